@@ -1,0 +1,94 @@
+"""The exceptions a launch can end with, and their wording: one voice for the compiled engine and the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warpwright.errors import KernelError, KernelTimeout, KernelTrap, LaunchError, MemoryFault
+
+Triple = tuple[int, int, int]
+Owner = tuple[int, int, str]  # a legal range: start and end address, and whose it is
+
+# What a stopped warp says of itself in its frame.
+MEMORY, MISALIGNED, TRAP, TIMEOUT, SHARED, UNSUPPORTED, ASSERT, DEADLOCK = 1, 2, 3, 4, 5, 6, 7, 8
+
+
+def where(kernel: str, instruction: str, line: int | None, cta: Triple | None, thread: Triple | None) -> str:
+    """`kernel saxpy, line 12, thread (3, 0, 0) of CTA (1, 0, 0): ld.global.f32 %f1, [%rd4];`"""
+    place = f"kernel {kernel}"
+    if line is not None:
+        place += f", line {line}"
+    if thread is not None:
+        place += f", thread {thread}"
+    if cta is not None:
+        place += f" of CTA {cta}" if thread is not None else f", CTA {cta}"
+    return f"{place}: {instruction.strip()}" if instruction else place
+
+
+def nearest_allocation(address: int, size: int, owners: Iterable[Owner]) -> str:
+    """A clause that places an access beside the closest legal range."""
+    best, best_distance = None, 0
+    for start, end, name in owners:
+        distance = address - end if address >= end else start - (address + size) if address + size <= start else -1
+        if best is None or distance < best_distance:
+            best, best_distance = (start, end, name), distance
+    if best is None:
+        return "this launch was given no memory at all"
+    start, end, name = best
+    described = f"{name} ({end - start} bytes at {start:#x})"
+    if address >= end:
+        return f"the nearest allocation is {described}, which ends {address - end} bytes before it"
+    if address < start:
+        return f"the nearest allocation is {described}, which begins {start - address} bytes after it"
+    return f"it begins inside {described}, at byte {address - start}, and runs over the end"
+
+
+def access_verb(instruction: str) -> str:
+    """What an instruction does to memory, told from its opcode."""
+    words = instruction.strip().split()
+    opcode = next((word for word in words if not word.startswith("@")), "").split(".")[0]
+    return {"ld": "reads", "ldu": "reads", "ldmatrix": "reads", "st": "writes", "stmatrix": "writes",
+            "atom": "updates", "red": "updates"}.get(opcode, "accesses")
+
+
+def describe_memory_fault(kernel: str, instruction: str, line: int | None, address: int, size: int, cta: Triple | None, thread: Triple | None,
+                          owners: Iterable[Owner], *, misaligned: bool = False, shared: bool = False, space: str | None = None) -> str:
+    """The message of a MemoryFault.
+
+    address, size: of the access, in bytes. owners: the legal ranges, for naming the nearest. shared: `address` is an offset in shared
+    memory; space: the same for another space of offsets ("local", "param").
+    """
+    space = "shared" if shared else space
+    what = f"{where(kernel, instruction, line, cta, thread)} {access_verb(instruction)} {size} bytes at {address:#x}"
+    if space:
+        what += f" of {space} memory"
+    if misaligned:
+        return f"{what}, which is not a multiple of {size}: an access must be aligned to its own size"
+    if space:
+        hint = "; does the launch's shared_bytes cover it?" if space == "shared" else ""
+        return f"{what}, outside what the kernel has of it{hint}"
+    kind = "a null pointer" if address == 0 else "outside every allocation"
+    return f"{what}, {kind}; {nearest_allocation(address, size, owners)}"
+
+
+def memory_fault(kernel: str, instruction: str, line: int | None, address: int, size: int, cta: Triple | None, thread: Triple | None,
+                 owners: Iterable[Owner], **options) -> MemoryFault:
+    """A MemoryFault with its message; arguments as `describe_memory_fault`."""
+    message = describe_memory_fault(kernel, instruction, line, address, size, cta, thread, owners, **options)
+    return MemoryFault(message, address=address, kernel=kernel, instruction=instruction, line=line, cta=cta, thread=thread)
+
+
+def error_of(kind: int, *, kernel: str, instruction: str = "", line: int | None = None, cta: Triple | None = None,
+             thread: Triple | None = None, time_limit: float = 0.0, reason: str = "") -> KernelError | LaunchError:
+    """The exception for any kind but a memory fault. `reason` is added to the message of a trap, an assertion or something unsupported."""
+    place = where(kernel, instruction, line, cta, thread)
+    facts = dict(kernel=kernel, instruction=instruction, line=line, cta=cta, thread=thread)
+    if kind == TRAP:
+        return KernelTrap(f"{place} stopped the kernel{': ' + reason if reason else ''}", **facts)
+    if kind == ASSERT:
+        return KernelTrap(f"{place} failed an assertion{': ' + reason if reason else ''}", **facts)
+    if kind == TIMEOUT:
+        return KernelTimeout(f"{place} was still running after {time_limit:g} s; launch(time_limit=…) sets the limit", **facts)
+    if kind == DEADLOCK:
+        return KernelTimeout(f"{place} waits for ever: every thread that has not ended waits for threads that cannot come", **facts)
+    return LaunchError(f"{place} cannot run here{': ' + reason if reason else ''}")

@@ -1,0 +1,335 @@
+"""Modules and kernels of the virtual GPU: compile on first use, check a launch, pack its arguments, run it, report what went wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import numbers
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from warpwright.cpu import faults, memory, runtime
+from warpwright.errors import KernelError, LaunchError, PtxError
+from warpwright.ptx import tree
+from warpwright.ptx.isa import TYPE_BITS
+
+if TYPE_CHECKING:
+    from warpwright.cpu.device import Device
+
+Dimensions = int | Sequence[int]
+
+_SCALARS = {  # type → (struct letter, smallest, largest); the bit types take either sign
+    "u8": ("B", 0, 2**8 - 1), "s8": ("b", -(2**7), 2**7 - 1), "b8": ("B", -(2**7), 2**8 - 1),
+    "u16": ("H", 0, 2**16 - 1), "s16": ("h", -(2**15), 2**15 - 1), "b16": ("H", -(2**15), 2**16 - 1),
+    "u32": ("I", 0, 2**32 - 1), "s32": ("i", -(2**31), 2**31 - 1), "b32": ("I", -(2**31), 2**32 - 1),
+    "u64": ("Q", 0, 2**64 - 1), "s64": ("q", -(2**63), 2**63 - 1), "b64": ("Q", -(2**63), 2**64 - 1),
+    "f16": ("e", 0, 0), "f32": ("f", 0, 0), "f64": ("d", 0, 0),
+}
+
+
+def three(value: Dimensions, what: str) -> tuple[int, int, int]:
+    """A grid or block as (x, y, z)."""
+    values = (value,) if isinstance(value, numbers.Integral) else tuple(value)  # type: ignore[arg-type]
+    if not 1 <= len(values) <= 3 or not all(isinstance(v, numbers.Integral) for v in values):
+        raise LaunchError(f"{what}={value!r}: give one to three whole numbers")
+    x, y, z = (*map(int, values), 1, 1)[:3]
+    return x, y, z
+
+
+class Parameter:
+    """One `.param` of a kernel: its name, type, offset and size in the parameter block, and how a Python value becomes its bytes."""
+
+    def __init__(self, variable: tree.Variable, offset: int):
+        self.name, self.type, self.offset = variable.name, variable.type, offset
+        element = TYPE_BITS[variable.type] // 8 * (variable.vector or 1)
+        self.array = bool(variable.dimensions) or variable.vector is not None
+        self.size = element * math.prod(d or 0 for d in variable.dimensions)
+        self.align = variable.align or element
+        self.scalar = None if self.array else _SCALARS.get(variable.type)
+        self.pointer = not self.array and TYPE_BITS[variable.type] == 64 and variable.type != "f64"
+
+    def describe(self) -> str:
+        return f".{self.type} {self.name}" + (f" ({self.size} bytes)" if self.array else "")
+
+    def pack(self, block: bytearray, value) -> memory.Extent | None:
+        """Write `value` into the parameter block; the Extent of its allocation if it is an array. Raises LaunchError."""
+        if self.pointer:
+            extent = memory.locate(value)
+            if extent is not None:
+                struct.pack_into("<Q", block, self.offset, extent.address)
+                return extent
+            if value is None:
+                struct.pack_into("<Q", block, self.offset, 0)
+                return None
+        if self.scalar is None:
+            self._pack_bytes(block, value)
+            return None
+        letter, low, high = self.scalar
+        if isinstance(value, np.generic):
+            value = value.item()
+        try:
+            if letter in "efd":
+                if isinstance(value, numbers.Real):
+                    value = float(value)
+                    if letter == "f" and math.isfinite(value) and abs(value) > 3.4028235677973366e38:
+                        value = math.copysign(math.inf, value)
+                    struct.pack_into("<" + letter, block, self.offset, value)
+                    return None
+            elif isinstance(value, numbers.Integral):
+                number = int(value)
+                if not low <= number <= high:
+                    raise LaunchError(f"{number} does not fit .{self.type} ({low} to {high})")
+                struct.pack_into("<" + letter, block, self.offset, number & high if number < 0 and letter.isupper() else number)
+                return None
+        except (struct.error, OverflowError) as error:
+            raise LaunchError(f"{value!r} does not fit .{self.type}") from error
+        wanted = "an array or a whole number" if self.pointer else "a number" if letter in "efd" else "a whole number"
+        raise LaunchError(f"{type(value).__name__} was given; .{self.type} takes {wanted}")
+
+    def _pack_bytes(self, block: bytearray, value) -> None:
+        try:
+            data = bytes(memoryview(value).cast("B")) if not isinstance(value, ctypes.Structure) else bytes(value)
+        except TypeError:
+            raise LaunchError(f"{type(value).__name__} was given; an array parameter takes bytes, an array or a ctypes structure") from None
+        if len(data) != self.size:
+            raise LaunchError(f"{len(data)} bytes were given; it takes {self.size}")
+        block[self.offset:self.offset + self.size] = data
+
+
+def parameters_of(function: tree.Function) -> tuple[list[Parameter], int]:
+    """A kernel's parameters with the offsets that the ABI gives them, and the parameter block's size."""
+    parameters, end = [], 0
+    for variable in function.parameters:
+        parameter = Parameter(variable, 0)
+        parameter.offset = -(-end // parameter.align) * parameter.align
+        end = parameter.offset + parameter.size
+        parameters.append(parameter)
+    return parameters, end
+
+
+class Fault(IntEnum):
+    """Why a warp left its launch: field `fault_kind` of `%frame` in runtime.ll, which compiled code fills."""
+
+    MEMORY = 1
+    MISALIGNED = 2
+    TRAP = 3
+    TIMEOUT = 4
+    SHARED = 5
+    LOCAL = 6
+    ASSERT = 7
+    DEADLOCK = 8
+
+
+class Module:
+    """A loaded PTX module: `module["name"]` is a kernel, `module.variables` its `.global` and `.const` memory by name."""
+
+    def __init__(self, device: Device, module: tree.Module):
+        self.device, self.tree = device, module
+        self.text = str(module)
+        self.variables: dict[str, memory.DeviceBuffer] = {}
+        self._kernels: dict[str, Kernel] = {}
+
+    def __getitem__(self, name: str) -> Kernel:
+        if name not in self._kernels:
+            functions = self.tree.kernels
+            if name not in functions:
+                raise LaunchError(f"the module has no kernel '{name}'; it has: {', '.join(functions) or 'none'}")
+            self._kernels[name] = Kernel(self, functions[name])
+        return self._kernels[name]
+
+    @property
+    def kernels(self) -> list[str]:
+        """The names of the kernels."""
+        return list(self.tree.kernels)
+
+    def place(self, variables: Mapping[str, tuple]) -> list[int]:
+        """Host addresses of variables given as name → (size, align, initial bytes, relocations); each is made once a module.
+
+        A relocation is (offset, name, addend): the 8 bytes there hold that variable's address plus the addend.
+        """
+        for name, (size, _align, initial, _relocations) in variables.items():
+            if name not in self.variables:
+                buffer = self.variables[name] = memory.DeviceBuffer(size, f"variable {name}")
+                contents = buffer.numpy()
+                contents[:] = 0
+                contents[:len(initial)] = np.frombuffer(bytes(initial), np.uint8)
+        for name, (_size, _align, _initial, relocations) in variables.items():
+            for offset, target, addend in relocations:
+                address = self.variables[target].address + addend
+                self.variables[name].numpy()[offset:offset + 8] = np.frombuffer(struct.pack("<Q", address), np.uint8)
+        return [self.variables[name].address for name in variables]
+
+
+class Kernel:
+    """A kernel of a loaded module, ready to launch. `parameters` describes its arguments."""
+
+    def __init__(self, module: Module, function: tree.Function):
+        self.module, self.function, self.name = module, function, function.name
+        self.parameters, self.parameter_bytes = parameters_of(function)
+        self._compiled: dict[tuple[int, int, int], _Compiled] = {}
+
+    def launch(self, grid: Dimensions, block: Dimensions, args: Sequence, shared_bytes: int = 0, time_limit: float = 60.0) -> None:
+        """Run the kernel and wait for its end.
+
+        grid, block: CTAs and threads, one to three whole numbers each. args: numpy arrays, torch CPU tensors or device buffers for
+        pointers, numbers for scalars (which take the type that the `.param` declares), None for a null pointer. shared_bytes: dynamic
+        shared memory a CTA. time_limit: seconds.
+
+        Raises LaunchError (nothing ran), MemoryFault, KernelTrap or KernelTimeout (it stopped half-way; the device stays usable).
+        """
+        grid3, block3 = three(grid, "grid"), three(block, "block")
+        device = self.module.device
+        self._check(grid3, block3, len(args), shared_bytes)
+        values = bytearray(self.parameter_bytes)
+        extents: list[memory.Extent | None] = []
+        for parameter, value in zip(self.parameters, args, strict=True):
+            try:
+                extents.append(parameter.pack(values, value))
+            except LaunchError as error:
+                raise LaunchError(f"kernel {self.name}, argument {len(extents)} ({parameter.describe()}): {error}") from None
+        started = time.perf_counter()
+        device.backend.run(self, grid3, block3, values, extents, shared_bytes, time_limit)
+        device.count(self.name, time.perf_counter() - started)
+
+    def _check(self, grid, block, arguments: int, shared_bytes: int) -> None:
+        part, name = self.module.device.part, self.name
+        if arguments != len(self.parameters):
+            wanted = ", ".join(parameter.describe() for parameter in self.parameters)
+            raise LaunchError(f"kernel {name} takes {len(self.parameters)} arguments ({wanted}); {arguments} were given")
+        for what, dims, limits in (("block", block, part.block), ("grid", grid, part.grid)):
+            for value, limit, axis in zip(dims, limits, "xyz", strict=True):
+                if not 1 <= value <= limit:
+                    raise LaunchError(f"kernel {name}: {what} {dims} has {axis}={value}; {part.name} takes 1 to {limit}")
+        threads = math.prod(block)
+        if threads > part.threads_per_cta:
+            raise LaunchError(f"kernel {name}: block {block} has {threads} threads; {part.name} takes at most {part.threads_per_cta} a CTA")
+        for directive in self.function.directives:
+            if directive.name in ("reqntid", "maxntid"):
+                stated = [int(word) for word in directive.words if word.isdigit()]
+                if directive.name == "reqntid" and (*stated, 1, 1)[:3] != block:
+                    raise LaunchError(f"kernel {name} requires block {(*stated, 1, 1)[:3]} (.reqntid); {block} was given")
+                if directive.name == "maxntid" and threads > math.prod(stated):
+                    raise LaunchError(f"kernel {name} takes at most {math.prod(stated)} threads a CTA (.maxntid); block {block} has {threads}")
+        if shared_bytes < 0:
+            raise LaunchError(f"kernel {name}: shared_bytes={shared_bytes}; it must be at least 0")
+
+
+class _Compiled:
+    """A kernel compiled for one block shape, with its launch struct (`%launch` in runtime.ll)."""
+
+    STRUCT = struct.Struct("<8i QqQQQqqq iiii qq ii Q")
+
+    def __init__(self, kernel: Kernel, block: tuple[int, int, int]):
+        key = runtime.cache_key(kernel.module.text, kernel.name, repr(block))
+        cached = runtime.load_cached(key)
+        if cached is None:
+            from warpwright.cpu import codegen
+
+            generated = codegen.compile_kernel(kernel.module.tree, kernel.name, block, codegen.Options())
+            facts = {
+                "sites": [(site.line, site.column, site.text) for site in generated.sites],
+                "fibers": bool(generated.uses_barrier or generated.spins), "spins": bool(generated.spins),
+                "shared": generated.shared_bytes, "local": generated.local_bytes, "stack": getattr(generated, "stack_bytes", 0),
+                "globals": {name: (size, align, bytes(initial).hex(), relocations)
+                            for name, (size, align, initial, relocations) in generated.globals.items()},
+            }
+            cached = runtime.compile_ir(runtime.runtime_ir(facts["fibers"]) + generated.ir), facts
+            runtime.store_cached(key, *cached)
+        self.code, facts = runtime.Code(cached[0]), cached[1]
+        self.sites = facts["sites"]
+        self.fibers, self.spins = facts["fibers"], facts["spins"]
+        self.shared, self.local = facts["shared"], facts["local"]
+        self.stack = -(-max(facts["stack"], 256 * 1024) // 4096) * 4096 + 4096 + 7 * 128
+        self.globals = kernel.module.place({name: (size, align, bytes.fromhex(initial), relocations)
+                                            for name, (size, align, initial, relocations) in facts["globals"].items()})
+        self.global_table = (ctypes.c_uint64 * max(1, len(self.globals)))(*self.globals)
+        self.record = (ctypes.c_uint8 * runtime.FRAME_BYTES)()
+        self.struct = ctypes.create_string_buffer(self.STRUCT.size + 64)
+        self.address = ctypes.addressof(self.struct)
+        self.values = ctypes.create_string_buffer(max(16, kernel.parameter_bytes) + 16)
+        self.parameter_ranges = (ctypes.c_uint64 * max(1, 2 * len(kernel.parameters)))()
+
+
+class FastBackend:
+    """Runs kernels as compiled code on host threads."""
+
+    def __init__(self, device: Device, threads: int):
+        from warpwright.cpu.pool import Pool
+
+        self.device, self.pool = device, Pool(threads)
+
+    def run(self, kernel: Kernel, grid, block, values: bytearray, extents, shared_bytes: int, time_limit: float) -> None:
+        with self.pool.lock:
+            self._run(kernel, grid, block, values, extents, shared_bytes, time_limit)
+
+    def _run(self, kernel, grid, block, values, extents, shared_bytes, time_limit):
+        compiled = kernel._compiled.get(block)
+        if compiled is None:
+            try:
+                compiled = kernel._compiled[block] = _Compiled(kernel, block)
+            except PtxError as error:
+                raise LaunchError(f"kernel {kernel.name} cannot run on the virtual GPU: {error}") from error
+        part, pool = self.device.part, self.pool
+        shared = compiled.shared + shared_bytes
+        if shared > part.shared_per_cta:
+            raise LaunchError(f"kernel {kernel.name} needs {compiled.shared} static and {shared_bytes} dynamic bytes of shared memory; "
+                              f"{part.name} has {part.shared_per_cta} a CTA")
+        threads, ctas = math.prod(block), math.prod(grid)
+        warps = -(-threads // 32)
+        several = pool.threads > 1 and ctas > 1
+        workers = pool.threads if several else 1
+        # CTAs that spin on each other must all be resident, as far as the part itself would hold them.
+        resident = 1
+        if compiled.spins:
+            per_sm = max(1, min(part.threads_per_sm // threads, part.shared_per_sm // max(1, shared + 1024)))
+            resident = max(1, min(-(-ctas // workers), -(-per_sm * part.sms // workers)))
+        fibers = resident * warps if compiled.fibers else 1
+        for arena in pool.arenas[:workers]:
+            arena.fit(resident, warps, shared, 32 * compiled.local, compiled.stack, fibers)
+        starts, ranges, owners = self.device.legal_ranges(kernel.module, extents)
+        for i, extent in enumerate(extents):
+            compiled.parameter_ranges[2 * i], compiled.parameter_ranges[2 * i + 1] = (
+                (extent.start, extent.end - extent.start) if extent is not None else (0, 0))
+        compiled.values[:len(values)] = bytes(values)
+        compiled.STRUCT.pack_into(
+            compiled.struct, 0, *grid, *block, 0, shared_bytes,
+            ctypes.addressof(ranges), starts, ctypes.addressof(compiled.global_table), ctypes.addressof(compiled.parameter_ranges),
+            ctypes.addressof(compiled.values), shared, 32 * compiled.local, compiled.stack,
+            warps, resident, max(1, min(256, ctas // (4 * workers))), part.sms, ctas, 0, 0, compiled.local,
+            ctypes.addressof(compiled.record))
+        pool.run(compiled.code, compiled.address, compiled.address + 24, several, time_limit)
+        stopped, = struct.unpack_from("<i", compiled.struct, 24)
+        if stopped:
+            raise self._error(kernel, compiled, block, owners, time_limit)
+
+    def _error(self, kernel, compiled, block, owners, time_limit) -> KernelError:
+        """The exception for the fault that a launch recorded (layout of `%frame` in runtime.ll)."""
+        taken, = struct.unpack_from("<i", compiled.struct, 128)
+        if not taken:  # the time ran out between two CTAs
+            return faults.kernel_timeout(kernel=kernel.name, seconds=time_limit)
+        cx, cy, cz, warp, lanes, _sm, address, site, lane, kind, size = struct.unpack_from("<6iQiiii", compiled.record, 56)
+        line, column, text = compiled.sites[site] if 0 <= site < len(compiled.sites) else (None, None, "")
+        linear = warp * 32 + lane
+        where: dict = {"kernel": kernel.name, "instruction": text, "line": line, "cta": (cx, cy, cz),
+                       "thread": (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))}
+        match kind:
+            case Fault.MEMORY | Fault.MISALIGNED:
+                return faults.memory_fault(**where, address=address, size=size, ranges=owners, misaligned=kind == Fault.MISALIGNED)
+            case Fault.SHARED:
+                held, = struct.unpack_from("<q", compiled.struct, 72)
+                return faults.memory_fault(**where, address=address, size=size, ranges=[(0, held, "shared memory")], space="shared")
+            case Fault.LOCAL:
+                return faults.memory_fault(**where, address=address, size=size, ranges=[(0, compiled.local, "local memory")], space="local")
+            case Fault.TIMEOUT:
+                return faults.kernel_timeout(**where, seconds=time_limit)
+            case Fault.DEADLOCK:
+                return faults.kernel_timeout(**where, seconds=time_limit, deadlock=True)
+            case Fault.ASSERT:
+                return faults.kernel_trap(**where, reason="a device-side assertion failed")
+            case _:
+                return faults.kernel_trap(**where)

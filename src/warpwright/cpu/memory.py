@@ -1,0 +1,84 @@
+"""Device memory: the buffers a device gives out, and where the arrays passed to a launch lie.
+
+The virtual GPU's addresses are the host's. A kernel may touch what was passed to its launch, what the device allocated, and the
+variables of its module, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from warpwright.errors import LaunchError
+
+ALIGNMENT = 256  # bytes, as cudaMalloc gives
+
+
+class Extent(NamedTuple):
+    """A pointer argument: the address passed, and the allocation [start, end) that it lies in."""
+
+    address: int
+    start: int
+    end: int
+
+
+class DeviceBuffer:
+    """Memory of a device, 256-byte aligned. `numpy(dtype)` is a view of it; `free` gives it back."""
+
+    def __init__(self, nbytes: int, name: str = "buffer"):
+        if nbytes < 0:
+            raise LaunchError(f"a buffer of {nbytes} bytes was asked for; the size must be at least 0")
+        self.nbytes, self.name = nbytes, name
+        self._storage: np.ndarray | None = np.empty(nbytes + ALIGNMENT, np.uint8)
+        self.address = -(-self._storage.ctypes.data // ALIGNMENT) * ALIGNMENT
+
+    def numpy(self, dtype=np.uint8) -> np.ndarray:
+        """The whole buffer as a one-dimensional array of `dtype`; a view, not a copy."""
+        if self._storage is None:
+            raise LaunchError(f"{self.name} has been freed")
+        offset = self.address - self._storage.ctypes.data
+        return self._storage[offset:offset + self.nbytes].view(dtype)
+
+    def free(self) -> None:
+        self._storage = None
+
+    @property
+    def freed(self) -> bool:
+        return self._storage is None
+
+
+def locate(argument) -> Extent | None:
+    """Where a numpy array, torch tensor or DeviceBuffer lies; None for anything else. Raises LaunchError for one the device cannot reach."""
+    if isinstance(argument, np.ndarray):
+        return _locate_array(argument)
+    if isinstance(argument, DeviceBuffer):
+        if argument.freed:
+            raise LaunchError(f"{argument.name} ({argument.nbytes} bytes at {argument.address:#x}) was freed before this launch")
+        return Extent(argument.address, argument.address, argument.address + argument.nbytes)
+    if hasattr(argument, "untyped_storage"):
+        return _locate_tensor(argument)
+    return None
+
+
+def _locate_tensor(tensor) -> Extent:
+    if tensor.is_cpu:
+        try:
+            storage = tensor.untyped_storage()
+            start = storage.data_ptr()
+            return Extent(tensor.data_ptr(), start, start + storage.nbytes())
+        except (NotImplementedError, RuntimeError):
+            pass
+    raise LaunchError(f"a tensor on {tensor.device} ({tensor.layout}) was passed; the virtual GPU takes dense tensors on the CPU: use .cpu()")
+
+
+def _locate_array(array: np.ndarray) -> Extent:
+    if array.dtype.hasobject:
+        raise LaunchError(f"an array of Python objects (dtype {array.dtype}) was passed; use a numeric dtype")
+    if not array.flags.writeable:
+        raise LaunchError("a read-only array was passed; a kernel could write to it: pass a copy (array.copy())")
+    root = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    start, end = np.lib.array_utils.byte_bounds(root)
+    return Extent(array.__array_interface__["data"][0], start, end)

@@ -1,0 +1,381 @@
+"""How an instruction is declared, and how an instruction in a program is matched to its declaration.
+
+An `Entry` is one opcode; each of its `Form`s is one line of syntax. A form is two strings:
+
+* its modifiers in order: `sat` (must be there), `ftz?` (may be there), `T:{f32|f64}` (one of), `rnd:{rn|rz}?` (at most one of).
+  A slot's name (`T`, `rnd`) is how the rest of the program asks for it. A choice can name what it needs: `bf16@sm_90@ptx7.8`.
+* its operands: `=d:T, a:T, b:T`. `=` is written, `+` read and written, nothing read. After the colon stands the type:
+  a slot (`T`), a type (`u32`, `pred`), `wide(T)` (twice as wide), `T*vec` (a vector as long as slot `vec` says: none, v2, v4, v8),
+  `4*b32` (always a vector of four), `name(…)` (a function in `TYPE_FUNCTIONS`, for matrix fragments),
+  or a kind without a type: `addr` (an address), `label`, `imm` (an integer constant), `symbol`, `arguments`, `any`.
+  `?` after an operand makes it optional; optional operands stand last. `d|p` operands are declared as `=d|p?:T|pred`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Callable, Iterator
+
+from warpwright.errors import PtxError
+from warpwright.ptx import tree
+
+# Size in bits of each fundamental and packed type, and its kind: b(its) u s f p(redicate).
+TYPE_BITS = {
+    "pred": 1, "b1": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "b32": 32, "u32": 32, "s32": 32,
+    "b64": 64, "u64": 64, "s64": 64, "b128": 128, "f16": 16, "bf16": 16, "f32": 32, "tf32": 32, "f64": 64,
+    "f16x2": 32, "bf16x2": 32, "f32x2": 64, "u16x2": 32, "s16x2": 32,
+    "e4m3": 8, "e5m2": 8, "e4m3x2": 16, "e5m2x2": 16, "e4m3x4": 32, "e5m2x4": 32,
+}
+_WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64", "b16": "b32", "b32": "b64", "u8": "u16", "s8": "s16"}
+
+# name → function(slots, argument) giving (vector length or None, type)
+TYPE_FUNCTIONS: dict[str, Callable[[dict, str], tuple[int | None, str]]] = {}
+
+
+@dataclass(frozen=True)
+class Need:
+    """The oldest PTX version and target that take something. `arch` is a suffix that the target must have: "a" for sm_90a, "f" …"""
+
+    ptx: tuple[int, int] = (1, 0)
+    sm: int = 10
+    arch: str = ""
+
+    def join(self, other: "Need") -> "Need":
+        return Need(max(self.ptx, other.ptx), max(self.sm, other.sm), other.arch or self.arch)
+
+
+def _need(text: str) -> Need:
+    need = Need()
+    for word in text.split("@"):
+        if word.startswith("ptx"):
+            major, minor = word[3:].split(".")
+            need = need.join(Need(ptx=(int(major), int(minor))))
+        elif word.startswith("sm_"):
+            digits = re.match(r"\d+", word[3:]).group()
+            need = need.join(Need(sm=int(digits), arch=word[3 + len(digits):]))
+        elif word:
+            raise ValueError(f"unknown requirement {word!r}")
+    return need
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One place among the modifiers. A flag has one choice, its own name."""
+
+    name: str
+    choices: dict[str, Need] = field(hash=False)
+    optional: bool
+    flag: bool
+
+
+@dataclass(frozen=True)
+class OperandSpec:
+    """One operand of a form. access: "r", "w" or "rw". `second` is set for `d|p`."""
+
+    name: str
+    kind: str
+    access: str = "r"
+    optional: bool = False
+    second: "OperandSpec | None" = None
+
+
+KINDS = ("addr", "label", "imm", "symbol", "arguments", "any")
+
+
+def _slots(text: str) -> tuple[Slot, ...]:
+    slots = []
+    for word in text.split():
+        optional, word = word.endswith("?"), word.rstrip("?")
+        name, colon, rest = word.partition(":{")
+        if not colon and word.startswith("{"):
+            name, rest = word, word[1:]
+            colon = "{"
+        if colon:
+            choices = {}
+            for choice in rest.rstrip("}").split("|"):
+                value, at, needs = choice.partition("@")
+                choices[value] = _need(needs)
+            slots.append(Slot(name, choices, optional, flag=False))
+        else:
+            value, at, needs = word.partition("@")
+            slots.append(Slot(value, {value: _need(needs)}, optional, flag=True))
+    return tuple(slots)
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and not depth:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    return [part.strip() for part in (*parts, current) if part.strip()]
+
+
+def _operand(word: str) -> OperandSpec:
+    optional = word.endswith("?")
+    word = word.rstrip("?")
+    access = {"=": "w", "+": "rw"}.get(word[0], "r")
+    name, _, kind = word.lstrip("=+").partition(":")
+    if "|" in name:
+        (name, second), (kind, second_kind) = name.split("|"), kind.split("|")
+        return OperandSpec(name, kind, access, optional,
+                           OperandSpec(second.rstrip("?"), second_kind, access, second.endswith("?")))
+    return OperandSpec(name, kind or "any", access, optional)
+
+
+@dataclass(frozen=True)
+class Form:
+    """One line of syntax of an opcode. `modifiers` and `operands` as the module's text says; `need` for the whole form, `@sm_80@ptx7.0`.
+
+    `check(match, module_info)` may return a sentence that says what is wrong beyond syntax and types (immediates' ranges and the like).
+    """
+
+    modifiers: str
+    operands: str = ""
+    needs: str = ""
+    note: str = ""
+    check: Callable | None = field(default=None, compare=False)
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        return _slots(self.modifiers)
+
+    @cached_property
+    def specs(self) -> tuple[OperandSpec, ...]:
+        return tuple(_operand(word) for word in _split(self.operands))
+
+    @cached_property
+    def need(self) -> Need:
+        return _need(self.needs)
+
+    def assign(self, modifiers: tuple[str, ...]) -> dict[str, str | bool | None] | None:
+        """Slot name → what the modifiers say of it (None or False where absent); None if they do not fit this form."""
+
+        def fit(i: int, j: int) -> dict | None:
+            if i == len(self.slots):
+                return {} if j == len(modifiers) else None
+            slot = self.slots[i]
+            if j < len(modifiers) and modifiers[j] in slot.choices:
+                rest = fit(i + 1, j + 1)
+                if rest is not None:
+                    return {slot.name: True if slot.flag else modifiers[j], **rest}
+            if slot.optional:
+                rest = fit(i + 1, j)
+                if rest is not None:
+                    return {slot.name: False if slot.flag else None, **rest}
+            return None
+
+        return fit(0, 0)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One opcode: what it does in one line, its forms, and its effects.
+
+    effects: any of "load", "store" (memory), "branch", "exit", "barrier" (waits for other threads), "warp" (reads other lanes),
+    "fence", "call", "nop".
+    """
+
+    opcode: str
+    meaning: str
+    forms: tuple[Form, ...]
+    effects: frozenset[str] = frozenset()
+
+
+TABLE: dict[str, Entry] = {}
+
+
+def declare(opcode: str, meaning: str, *forms: Form | tuple, effects: str = "") -> None:
+    """Add an opcode to the table. A form may be given as the tuple of Form's arguments."""
+    if opcode in TABLE:
+        raise ValueError(f"{opcode} is declared twice")
+    TABLE[opcode] = Entry(opcode, meaning, tuple(form if isinstance(form, Form) else Form(*form) for form in forms),
+                          frozenset(effects.split()))
+
+
+# ── matching ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Value:
+    """An operand as a form sees it. `type` is None for the kinds without one; `length` is None for a scalar, else the vector's."""
+
+    spec: OperandSpec
+    operand: tree.Operand
+    kind: str
+    type: str | None
+    length: int | None
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def written(self) -> bool:
+        return "w" in self.spec.access
+
+    @property
+    def read(self) -> bool:
+        return "r" in self.spec.access
+
+
+@dataclass(frozen=True)
+class Match:
+    """An instruction with the form it fits. `match["T"]` is a slot, `match.value("a")` an operand."""
+
+    instruction: tree.Instruction
+    entry: Entry
+    form: Form
+    slots: dict
+    values: tuple[Value, ...]
+
+    def __getitem__(self, slot: str):
+        return self.slots[slot]
+
+    def get(self, slot: str, default=None):
+        found = self.slots.get(slot)
+        return default if found is None or found is False else found
+
+    def value(self, name: str) -> Value | None:
+        return next((value for value in self.values if value.name == name), None)
+
+    @property
+    def need(self) -> Need:
+        """What the form and each chosen modifier ask of version and target, joined."""
+        need = self.form.need
+        for slot in self.form.slots:
+            chosen = self.slots[slot.name]
+            if chosen:
+                need = need.join(slot.choices[slot.name if chosen is True else chosen])
+        return need
+
+    @cached_property
+    def writes(self) -> tuple[str, ...]:
+        """Names of the registers written, in order."""
+        return tuple(name for value in self.values if value.written for name in registers(value.operand, written=True))
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the registers read, the guard's and those inside addresses too."""
+        names = [self.instruction.guard.register.name] if self.instruction.guard else []
+        for value in self.values:
+            if value.read:
+                names += registers(value.operand)
+            elif value.written:
+                names += registers(value.operand, written=False)
+        return tuple(names)
+
+
+def registers(operand: tree.Operand | None, written: bool | None = None) -> Iterator[str]:
+    """Names of the registers in an operand. written=True: without those in addresses; False: only those; None: all."""
+    match operand:
+        case tree.Register(name=name):
+            if written is not False:
+                yield name
+        case tree.Negated(operand=inner) | tree.Negative(operand=inner) | tree.Component(operand=inner):
+            yield from registers(inner, written)
+        case tree.Pair(first=first, second=second):
+            yield from registers(first, written)
+            yield from registers(second, written)
+        case tree.Vector(elements=elements) | tree.Arguments(elements=elements):
+            for element in elements:
+                yield from registers(element, written)
+        case tree.Address(base=base, coordinates=coordinates, more=more):
+            if written is not True:
+                for part in (base, coordinates, *more):
+                    if part is not None:
+                        yield from registers(part)
+
+
+def resolve_type(kind: str, slots: dict) -> tuple[int | None, str | None]:
+    """(vector length or None, type or None) of an operand's kind under chosen slots."""
+    if kind in KINDS:
+        return None, None
+    if "*" in kind:
+        left, right = kind.split("*")
+        if left.isdigit():
+            return int(left), resolve_type(right, slots)[1]
+        vector = slots.get(right)
+        return (int(vector[1:]) if vector else None), resolve_type(left, slots)[1]
+    if kind.endswith(")"):
+        function, argument = kind[:-1].split("(")
+        if function == "wide":
+            return None, _WIDER[slots[argument]]
+        return TYPE_FUNCTIONS[function](slots, argument)
+    if kind in slots and slots[kind]:
+        return None, slots[kind]
+    return None, kind
+
+
+@lru_cache(maxsize=4096)
+def forms_for(opcode: str, modifiers: tuple[str, ...]) -> tuple[tuple[Form, dict], ...]:
+    """The forms that a mnemonic fits, with their slots."""
+    entry = TABLE.get(opcode)
+    found = []
+    for form in entry.forms if entry else ():
+        slots = form.assign(modifiers)
+        if slots is not None:
+            found.append((form, slots))
+    return tuple(found)
+
+
+def match(instruction: tree.Instruction) -> Match:
+    """The form that an instruction's modifiers and number of operands fit. Types of registers are the verifier's business.
+
+    Raises PtxError where no form fits, naming what would.
+    """
+    line, column = (instruction.position.line, instruction.position.column) if instruction.position else (None, None)
+    entry = TABLE.get(instruction.opcode)
+    if entry is None:
+        raise PtxError(f"unknown instruction '{instruction.opcode}'{_suggest(instruction.opcode, TABLE)}", line, column)
+    candidates = forms_for(instruction.opcode, instruction.modifiers)
+    if not candidates:
+        raise PtxError(explain_modifiers(entry, instruction.modifiers), line, column)
+    count = len(instruction.operands)
+    for form, slots in candidates:
+        least = sum(not spec.optional for spec in form.specs)
+        if not least <= count <= len(form.specs):
+            continue
+        values = []
+        for spec, operand in zip(form.specs, instruction.operands):
+            first, second = (operand.first, operand.second) if spec.second and isinstance(operand, tree.Pair) else (operand, None)
+            length, type_ = resolve_type(spec.kind, slots)
+            values.append(Value(spec, first, spec.kind if type_ is None else "value", type_, length))
+            if second is not None:
+                length, type_ = resolve_type(spec.second.kind, slots)
+                values.append(Value(spec.second, second, "value", type_, length))
+        return Match(instruction, entry, form, slots, tuple(values))
+    wanted = " or ".join(sorted({str(len(form.specs)) for form, _ in candidates}))
+    raise PtxError(f"'{instruction.mnemonic}' takes {wanted} operands ({candidates[0][0].operands.replace('=', '')}), not {count}", line, column)
+
+
+def explain_modifiers(entry: Entry, modifiers: tuple[str, ...]) -> str:
+    """Why no form of an entry takes these modifiers, in a sentence that names what would."""
+    written = ".".join((entry.opcode, *modifiers))
+    known = {choice for form in entry.forms for slot in form.slots for choice in slot.choices}
+    for modifier in modifiers:
+        if modifier not in known:
+            return f"'{entry.opcode}' has no modifier '.{modifier}'{_suggest(modifier, known)} in '{written}'"
+    return f"the modifiers of '{written}' do not go together; legal: {'; '.join(syntax(entry.opcode, form) for form in entry.forms[:6])}"
+
+
+def syntax(opcode: str, form: Form) -> str:
+    """A form's modifiers as the manual writes them: `add{.rnd}{.ftz}.f32`."""
+    text = opcode
+    for slot in form.slots:
+        choices = [slot.name] if slot.flag else list(slot.choices)
+        word = "." + (choices[0] if len(choices) == 1 else "(" + "|".join(choices) + ")")
+        text += "{" + word + "}" if slot.optional else word
+    return text
+
+
+def _suggest(word: str, known) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean '{close[0]}'?)" if close else ""
