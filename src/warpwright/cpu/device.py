@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from pathlib import Path
+from typing import NamedTuple
 
 from warpwright import ptx
-from warpwright.cpu.launch import FastBackend, Module
+from warpwright.cpu.launch import FastBackend, Kernel, Module
 from warpwright.cpu.memory import DeviceBuffer, Extent
 from warpwright.cpu.parts import PARTS
 from warpwright.cpu.pool import host_threads
-from warpwright.errors import LaunchError
+from warpwright.errors import LaunchError, PtxError
 from warpwright.ptx import tree
+
+
+class LegalMemory(NamedTuple):
+    """ranges: (start, size in bytes, name) of what a launch may touch. symbols: the address of each of its module's variables."""
+
+    ranges: list[tuple[int, int, str]]
+    symbols: dict[str, int]
+
+    def merged(self) -> list[int]:
+        """Start and end addresses of the ranges in order, those that touch joined: start, end, start, end …"""
+        bounds: list[int] = []
+        for start, size, _ in sorted(self.ranges):
+            if bounds and start <= bounds[-1]:
+                bounds[-1] = max(bounds[-1], start + size)
+            elif size:
+                bounds += (start, start + size)
+        return bounds
 
 
 class Device:
@@ -64,19 +81,12 @@ class Device:
         """Forget `statistics`: kernel → (launches, seconds)."""
         self.statistics.clear()
 
-    def legal_ranges(self, module: Module, extents: list[Extent | None]) -> tuple[int, ctypes.Array, list[tuple[int, int, str]]]:
-        """What a launch may touch: (number of ranges, sorted array of start and end addresses, (start, size, name) of each for messages)."""
-        owners = [(extent.start, extent.end - extent.start, f"argument {i}") for i, extent in enumerate(extents) if extent is not None]
-        owners += [(buffer.address, buffer.nbytes, f"variable {name}") for name, buffer in module.variables.items()]
-        owners += [(buffer.address, buffer.nbytes, buffer.name) for buffer in self._buffers if not buffer.freed]
-        owners.sort()
-        merged: list[int] = []
-        for start, size, _ in owners:
-            if merged and start <= merged[-1]:
-                merged[-1] = max(merged[-1], start + size)
-            elif size:
-                merged += (start, start + size)
-        return len(merged) // 2, (ctypes.c_uint64 * max(2, len(merged)))(*merged), owners
+    def legal_memory(self, module: Module, extents: list[Extent | None]) -> LegalMemory:
+        """What a launch may touch, given where its pointer arguments lie."""
+        ranges = [(extent.start, extent.end - extent.start, f"argument {i}") for i, extent in enumerate(extents) if extent is not None]
+        ranges += [(buffer.address, buffer.nbytes, f"variable {name}") for name, buffer in module.variables.items()]
+        ranges += [(buffer.address, buffer.nbytes, buffer.name) for buffer in self._buffers if not buffer.freed]
+        return LegalMemory(ranges, {name: buffer.address for name, buffer in module.variables.items()})
 
 
 class InterpreterBackend:
@@ -85,5 +95,11 @@ class InterpreterBackend:
     def __init__(self, device: Device):
         self.device = device
 
-    def run(self, kernel, grid, block, values, extents, shared_bytes, time_limit) -> None:
-        raise LaunchError("not wired yet")
+    def run(self, kernel: Kernel, grid, block, values: bytearray, extents, shared_bytes: int, time_limit: float) -> None:
+        from warpwright.cpu import interpreter
+
+        try:
+            interpreter.run(kernel.module.tree, kernel.name, grid, block, bytes(values), shared_bytes,
+                            self.device.legal_memory(kernel.module, extents), time_limit)
+        except PtxError as error:
+            raise LaunchError(f"kernel {kernel.name} cannot run on the interpreter: {error}") from error

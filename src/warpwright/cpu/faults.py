@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from warpwright.errors import KernelError, KernelTimeout, KernelTrap, LaunchError, MemoryFault
 
 Triple = tuple[int, int, int]
 Owner = tuple[int, int, str]  # a legal range: start and end address, and whose it is
 
-# What a stopped warp says of itself in its frame.
-MEMORY, MISALIGNED, TRAP, TIMEOUT, SHARED, UNSUPPORTED, ASSERT, DEADLOCK = 1, 2, 3, 4, 5, 6, 7, 8
+# What a stopped warp says of itself in its frame (`fault_kind` in runtime.ll).
+MEMORY, MISALIGNED, TRAP, TIMEOUT, SHARED, LOCAL, ASSERT, DEADLOCK, UNSUPPORTED = range(1, 10)
 
 
 def where(kernel: str, instruction: str, line: int | None, cta: Triple | None, thread: Triple | None) -> str:
@@ -82,7 +83,7 @@ def error_of(kind: int, *, kernel: str, instruction: str = "", line: int | None 
              thread: Triple | None = None, time_limit: float = 0.0, reason: str = "") -> KernelError | LaunchError:
     """The exception for any kind but a memory fault. `reason` is added to the message of a trap, an assertion or something unsupported."""
     place = where(kernel, instruction, line, cta, thread)
-    facts = dict(kernel=kernel, instruction=instruction, line=line, cta=cta, thread=thread)
+    facts: dict[str, Any] = dict(kernel=kernel, instruction=instruction, line=line, cta=cta, thread=thread)
     if kind == TRAP:
         return KernelTrap(f"{place} stopped the kernel{': ' + reason if reason else ''}", **facts)
     if kind == ASSERT:

@@ -7,13 +7,13 @@ import math
 import numbers
 import struct
 import time
-from collections.abc import Mapping, Sequence
-from enum import IntEnum
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from warpwright.cpu import faults, memory, runtime
+from warpwright.cpu.analysis import variables
 from warpwright.errors import KernelError, LaunchError, PtxError
 from warpwright.ptx import tree
 from warpwright.ptx.isa import TYPE_BITS
@@ -112,26 +112,13 @@ def parameters_of(function: tree.Function) -> tuple[list[Parameter], int]:
     return parameters, end
 
 
-class Fault(IntEnum):
-    """Why a warp left its launch: field `fault_kind` of `%frame` in runtime.ll, which compiled code fills."""
-
-    MEMORY = 1
-    MISALIGNED = 2
-    TRAP = 3
-    TIMEOUT = 4
-    SHARED = 5
-    LOCAL = 6
-    ASSERT = 7
-    DEADLOCK = 8
-
-
 class Module:
     """A loaded PTX module: `module["name"]` is a kernel, `module.variables` its `.global` and `.const` memory by name."""
 
     def __init__(self, device: Device, module: tree.Module):
         self.device, self.tree = device, module
         self.text = str(module)
-        self.variables: dict[str, memory.DeviceBuffer] = {}
+        self.variables = self._place_variables()
         self._kernels: dict[str, Kernel] = {}
 
     def __getitem__(self, name: str) -> Kernel:
@@ -147,22 +134,23 @@ class Module:
         """The names of the kernels."""
         return list(self.tree.kernels)
 
-    def place(self, variables: Mapping[str, tuple]) -> list[int]:
-        """Host addresses of variables given as name → (size, align, initial bytes, relocations); each is made once a module.
-
-        A relocation is (offset, name, addend): the 8 bytes there hold that variable's address plus the addend.
-        """
-        for name, (size, _align, initial, _relocations) in variables.items():
-            if name not in self.variables:
-                buffer = self.variables[name] = memory.DeviceBuffer(size, f"variable {name}")
-                contents = buffer.numpy()
-                contents[:] = 0
-                contents[:len(initial)] = np.frombuffer(bytes(initial), np.uint8)
-        for name, (_size, _align, _initial, relocations) in variables.items():
+    def _place_variables(self) -> dict[str, memory.DeviceBuffer]:
+        """Memory for the module's `.global` and `.const` variables, initialised."""
+        space = variables.Space(self.tree)
+        for item in self.tree.items:
+            if isinstance(item, tree.Variable) and item.space in ("global", "const") and item.linkage != "extern":
+                space.module_variable(item.name)
+        initial = space.initial_globals()
+        buffers = {name: memory.DeviceBuffer(size, f"variable {name}") for name, (size, _, _, _) in initial.items()}
+        for name, (_, _, data, relocations) in initial.items():
+            contents = buffers[name].numpy()
+            contents[:] = 0
+            contents[:len(data)] = np.frombuffer(bytes(data), np.uint8)
             for offset, target, addend in relocations:
-                address = self.variables[target].address + addend
-                self.variables[name].numpy()[offset:offset + 8] = np.frombuffer(struct.pack("<Q", address), np.uint8)
-        return [self.variables[name].address for name in variables]
+                if target not in buffers:
+                    raise PtxError(f"variable '{name}' is initialised with the address of '{target}', which the engine does not place")
+                contents[offset:offset + 8] = np.frombuffer(struct.pack("<Q", buffers[target].address + addend), np.uint8)
+        return buffers
 
 
 class Kernel:
@@ -235,8 +223,7 @@ class _Compiled:
                 "sites": [(site.line, site.column, site.text) for site in generated.sites],
                 "fibers": bool(generated.uses_barrier or generated.spins), "spins": bool(generated.spins),
                 "shared": generated.shared_bytes, "local": generated.local_bytes, "stack": getattr(generated, "stack_bytes", 0),
-                "globals": {name: (size, align, bytes(initial).hex(), relocations)
-                            for name, (size, align, initial, relocations) in generated.globals.items()},
+                "globals": list(generated.globals),
             }
             cached = runtime.compile_ir(runtime.runtime_ir(facts["fibers"]) + generated.ir), facts
             runtime.store_cached(key, *cached)
@@ -245,9 +232,8 @@ class _Compiled:
         self.fibers, self.spins = facts["fibers"], facts["spins"]
         self.shared, self.local = facts["shared"], facts["local"]
         self.stack = -(-max(facts["stack"], 256 * 1024) // 4096) * 4096 + 4096 + 7 * 128
-        self.globals = kernel.module.place({name: (size, align, bytes.fromhex(initial), relocations)
-                                            for name, (size, align, initial, relocations) in facts["globals"].items()})
-        self.global_table = (ctypes.c_uint64 * max(1, len(self.globals)))(*self.globals)
+        addresses = [kernel.module.variables[name].address for name in facts["globals"]]
+        self.global_table = (ctypes.c_uint64 * max(1, len(addresses)))(*addresses)
         self.record = (ctypes.c_uint8 * runtime.FRAME_BYTES)()
         self.struct = ctypes.create_string_buffer(self.STRUCT.size + 64)
         self.address = ctypes.addressof(self.struct)
@@ -291,45 +277,36 @@ class FastBackend:
         fibers = resident * warps if compiled.fibers else 1
         for arena in pool.arenas[:workers]:
             arena.fit(resident, warps, shared, 32 * compiled.local, compiled.stack, fibers)
-        starts, ranges, owners = self.device.legal_ranges(kernel.module, extents)
+        legal = self.device.legal_memory(kernel.module, extents)
+        bounds = legal.merged()
+        ranges = (ctypes.c_uint64 * max(2, len(bounds)))(*bounds)
         for i, extent in enumerate(extents):
             compiled.parameter_ranges[2 * i], compiled.parameter_ranges[2 * i + 1] = (
                 (extent.start, extent.end - extent.start) if extent is not None else (0, 0))
         compiled.values[:len(values)] = bytes(values)
         compiled.STRUCT.pack_into(
             compiled.struct, 0, *grid, *block, 0, shared_bytes,
-            ctypes.addressof(ranges), starts, ctypes.addressof(compiled.global_table), ctypes.addressof(compiled.parameter_ranges),
+            ctypes.addressof(ranges), len(bounds) // 2, ctypes.addressof(compiled.global_table), ctypes.addressof(compiled.parameter_ranges),
             ctypes.addressof(compiled.values), shared, 32 * compiled.local, compiled.stack,
             warps, resident, max(1, min(256, ctas // (4 * workers))), part.sms, ctas, 0, 0, compiled.local,
             ctypes.addressof(compiled.record))
         pool.run(compiled.code, compiled.address, compiled.address + 24, several, time_limit)
         stopped, = struct.unpack_from("<i", compiled.struct, 24)
         if stopped:
-            raise self._error(kernel, compiled, block, owners, time_limit)
+            raise self._error(kernel, compiled, block, legal.ranges, time_limit)
 
-    def _error(self, kernel, compiled, block, owners, time_limit) -> KernelError:
+    def _error(self, kernel, compiled, block, ranges, time_limit) -> KernelError:
         """The exception for the fault that a launch recorded (layout of `%frame` in runtime.ll)."""
         taken, = struct.unpack_from("<i", compiled.struct, 128)
         if not taken:  # the time ran out between two CTAs
-            return faults.kernel_timeout(kernel=kernel.name, seconds=time_limit)
-        cx, cy, cz, warp, lanes, _sm, address, site, lane, kind, size = struct.unpack_from("<6iQiiii", compiled.record, 56)
-        line, column, text = compiled.sites[site] if 0 <= site < len(compiled.sites) else (None, None, "")
+            return faults.error_of(faults.TIMEOUT, kernel=kernel.name, time_limit=time_limit)
+        cx, cy, cz, warp, _lanes, _sm, address, site, lane, kind, size = struct.unpack_from("<6iQiiii", compiled.record, 56)
+        line, _column, text = compiled.sites[site] if 0 <= site < len(compiled.sites) else (None, None, "")
         linear = warp * 32 + lane
-        where: dict = {"kernel": kernel.name, "instruction": text, "line": line, "cta": (cx, cy, cz),
-                       "thread": (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))}
-        match kind:
-            case Fault.MEMORY | Fault.MISALIGNED:
-                return faults.memory_fault(**where, address=address, size=size, ranges=owners, misaligned=kind == Fault.MISALIGNED)
-            case Fault.SHARED:
-                held, = struct.unpack_from("<q", compiled.struct, 72)
-                return faults.memory_fault(**where, address=address, size=size, ranges=[(0, held, "shared memory")], space="shared")
-            case Fault.LOCAL:
-                return faults.memory_fault(**where, address=address, size=size, ranges=[(0, compiled.local, "local memory")], space="local")
-            case Fault.TIMEOUT:
-                return faults.kernel_timeout(**where, seconds=time_limit)
-            case Fault.DEADLOCK:
-                return faults.kernel_timeout(**where, seconds=time_limit, deadlock=True)
-            case Fault.ASSERT:
-                return faults.kernel_trap(**where, reason="a device-side assertion failed")
-            case _:
-                return faults.kernel_trap(**where)
+        cta, thread = (cx, cy, cz), (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))
+        if kind in (faults.MEMORY, faults.MISALIGNED, faults.SHARED, faults.LOCAL):
+            owners = [(start, start + size, name) for start, size, name in ranges]
+            space = {faults.SHARED: "shared", faults.LOCAL: "local"}.get(kind)
+            return faults.memory_fault(kernel.name, text, line, address, size, cta, thread, owners,
+                                       misaligned=kind == faults.MISALIGNED, space=space)
+        return faults.error_of(kind, kernel=kernel.name, instruction=text, line=line, cta=cta, thread=thread, time_limit=time_limit)

@@ -49,7 +49,7 @@ class DeviceBuffer:
 
 
 def locate(argument) -> Extent | None:
-    """Where a numpy array, torch tensor or DeviceBuffer lies; None for anything else. Raises LaunchError for one the device cannot reach."""
+    """Where a numpy array, torch tensor or DeviceBuffer lies; None for anything else. Raises LaunchError for one out of the device's reach."""
     if isinstance(argument, np.ndarray):
         return _locate_array(argument)
     if isinstance(argument, DeviceBuffer):
@@ -69,7 +69,7 @@ def _locate_tensor(tensor) -> Extent:
             return Extent(tensor.data_ptr(), start, start + storage.nbytes())
         except (NotImplementedError, RuntimeError):
             pass
-    raise LaunchError(f"a tensor on {tensor.device} ({tensor.layout}) was passed; the virtual GPU takes dense tensors on the CPU: use .cpu()")
+    raise LaunchError(f"a tensor on {tensor.device} ({tensor.layout}) was passed; the virtual GPU takes dense CPU tensors: use .cpu()")
 
 
 def _locate_array(array: np.ndarray) -> Extent:

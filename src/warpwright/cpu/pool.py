@@ -34,7 +34,7 @@ class Arena:
 
         Parts are offset by odd multiples of a cache line so that equal offsets in two fibers do not fall into one cache set.
         """
-        asked = (ctas * warps, ctas, ctas * (-(-shared // 256) * 256 + 256), fibers * local, fibers * stack)
+        asked: tuple[int, ...] = (ctas * warps, ctas, ctas * (-(-shared // 256) * 256 + 256), fibers * local, fibers * stack)
         if all(new <= old for new, old in zip(asked, self._fit, strict=True)):
             return
         asked = tuple(max(new, old) for new, old in zip(asked, self._fit, strict=True))

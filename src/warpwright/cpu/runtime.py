@@ -102,7 +102,7 @@ def runtime_ir(fibers: bool) -> str:
 
 
 def host_machine() -> llvm.TargetMachine:
-    """A new LLVM target machine of this host, with 512-bit vectors where it has them. (An execution engine owns the one that it is given.)"""
+    """A new LLVM target machine of this host, with 512-bit vectors where it has them. (An engine owns the one it is given.)"""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()

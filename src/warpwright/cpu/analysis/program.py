@@ -164,6 +164,7 @@ class _Flattener:
         self.site_of: dict[int, int] = {}
         self.space = Space(module)
         self.calls: list[str] = []
+        self._carry: Reg | None = None
         self.current: Block = self.block()
 
     def run(self) -> Program:
@@ -189,6 +190,12 @@ class _Flattener:
         reg = Reg(len(self.registers), name, type_)
         self.registers.append(reg)
         return reg
+
+    def carry(self) -> Reg:
+        """The condition code's carry bit, a register of its own."""
+        if self._carry is None:
+            self._carry = self.register("CC.CF", "pred")
+        return self._carry
 
     def fail(self, message: str, position: tree.Position | None = None):
         line, column = (position.line, position.column) if position else (None, None)
@@ -376,8 +383,13 @@ class _Flattener:
         for value in found.values:
             args[value.name] = self.resolve(value.operand, scope)
             types[value.name] = (value.type, value.length)
+        access = {value.name: (value.read, value.written) for value in found.values}
+        if found.get("cc"):
+            args["carry_out"], types["carry_out"], access["carry_out"] = self.carry(), ("pred", None), (False, True)
+        if instruction.opcode in ("addc", "subc", "madc"):
+            args["carry_in"], types["carry_in"], access["carry_in"] = self.carry(), ("pred", None), (True, False)
         op = Op(instruction.opcode, found.slots, args, types, guard, self.site(instruction), found.entry.effects)
-        self.set_uses(op, {value.name: (value.read, value.written) for value in found.values})
+        self.set_uses(op, access)
         return op
 
     def set_uses(self, op: Op, access: dict[str, tuple[bool, bool]]) -> None:

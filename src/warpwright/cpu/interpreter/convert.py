@@ -85,7 +85,7 @@ def float_to_float(to: str, of: str, rnd: str | None, *, ftz: bool, sat: bool, r
             a = source.flush(a)
         if to == of and not integral and not sat and not relu:
             result = target.flush(a) if ftz and to == "f32" else a  # no rounding asks for none: the value moves as it is
-            return target.nan if target.is_nan(a) and to == "f32" else result
+            return target.canonical_nan if target.is_nan(a) and to == "f32" else result
         number = decode(source, a)
         if integral and number.kind == "finite":
             number = _with_sign(floats.from_integer(floats.to_integer(number, mode)), number.negative)
@@ -128,7 +128,7 @@ def float_to_scale(of: str, mode: str):
 
 def scale_to_float(to: str):
     target = FORMATS[to]
-    return lambda a: target.nan if a == 0xFF else encode(target, Number("finite", False, 1, a - 127))
+    return lambda a: target.canonical_nan if a == 0xFF else encode(target, Number("finite", False, 1, a - 127))
 
 
 def stochastic(destination: str, relu: bool, satfinite: bool):

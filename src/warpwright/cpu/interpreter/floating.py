@@ -112,7 +112,7 @@ def extreme(type_: str, largest: bool, *, ftz: bool = False, nan: bool = False, 
     def two(x: int, y: int) -> int:
         x_nan, y_nan = format_.is_nan(x), format_.is_nan(y)
         if (x_nan and y_nan) or (nan and (x_nan or y_nan)):
-            return format_.nan
+            return format_.canonical_nan
         if x_nan or y_nan:
             return y if x_nan else x
         return (max if largest else min)(x, y, key=order)

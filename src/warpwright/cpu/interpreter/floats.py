@@ -42,6 +42,11 @@ class Format:
     exponent_ones: int = 0  # bits of infinity, where there is one
     smallest_normal: int = 0  # bits of the smallest normal number
 
+    @property
+    def canonical_nan(self) -> int:
+        """Bits of the canonical NaN; of the largest number in a format without NaN."""
+        return self.largest if self.nan is None else self.nan
+
     def is_nan(self, bits: int) -> bool:
         magnitude = bits & (self.sign_bit - 1)
         return self.nan is not None and magnitude > (self.exponent_ones if self.infinity else self.largest)
@@ -125,7 +130,7 @@ def encode(format_: Format, number: Number, mode: str = "rn", satfinite: bool = 
     """
     sign = format_.sign_bit if number.negative else 0
     if number.kind == "nan":
-        return format_.largest if format_.nan is None else format_.nan
+        return format_.canonical_nan
     if number.kind == "infinite":
         return _overflow(format_, sign, satfinite)
     if number.mantissa == 0:

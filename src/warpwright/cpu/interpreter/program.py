@@ -14,6 +14,8 @@ from warpwright.ptx.isa import Match, Value
 
 Reader = Callable[..., int]  # thread → bit pattern
 
+_PARTS = {"r": "x", "g": "y", "b": "z", "a": "w"}  # colours name the parts of a vector register too
+
 FUNCTION_ADDRESSES = 1 << 56  # the "address" of function i is this plus 16·i; no host memory lies there
 
 
@@ -280,11 +282,13 @@ class Decoder:
                 read, wrap = self.reader(inner, type_), mask(width(type_ or "b64"))
                 return lambda thread: -read(thread) & wrap
             case tree.Component(operand=tree.Register(name=name), name=part):
-                declared = self.find(f"{name}.{part.replace('r', 'x').replace('g', 'y').replace('b', 'z').replace('a', 'w')}")
+                declared = self.find(f"{name}.{_PARTS.get(part, part)}")
                 if isinstance(declared, RegisterName):
                     return self.reader_of(declared.key)
             case tree.Sink():
                 return lambda thread: 0
+            case tree.Address():
+                return self.address(operand, None)[0]
             case tree.Vector(elements=elements):
                 if length is not None:
                     readers = [self.reader(element, type_) for element in elements]
@@ -293,6 +297,12 @@ class Decoder:
                 readers = [self.reader(element, f"b{part_bits}") for element in elements]
                 return lambda thread: join([read(thread) for read in readers], part_bits)
         raise ValueError(f"an operand of kind {type(operand).__name__} cannot be read")
+
+    def is_predicate(self, operand: tree.Operand) -> bool:
+        """Whether an operand is a predicate register, or one complemented."""
+        register = operand.operand if isinstance(operand, tree.Negated) else operand
+        declared = self.find(register.name) if isinstance(register, tree.Register) else None
+        return isinstance(declared, RegisterName) and declared.type == "pred"
 
     def reader_of(self, key: str) -> Reader:
         return lambda thread: thread.registers[key]
@@ -314,7 +324,7 @@ class Decoder:
                 if isinstance(declared, RegisterName):
                     return self.store(declared, type_)
             case tree.Component(operand=tree.Register(name=name), name=part):
-                declared = self.find(f"{name}.{part}")
+                declared = self.find(f"{name}.{_PARTS.get(part, part)}")
                 if isinstance(declared, RegisterName):
                     return self.store(declared, type_)
             case tree.Vector(elements=elements):
@@ -428,8 +438,9 @@ class Decoder:
 
             return control.step(self, instruction, labels)
         match = isa.match(instruction)
-        if opcode in PER_THREAD:
-            return self.per_thread(match, PER_THREAD[opcode](match, self))
+        meaning = PER_THREAD.get(f"{opcode}.cc" if match.get("cc") else opcode) or PER_THREAD.get(opcode)
+        if meaning:
+            return self.per_thread(match, meaning(match, self))
         if opcode in PURE:
             function = PURE[opcode](match)
             readers, writers = self.operands(match)
@@ -502,7 +513,8 @@ def variables(module: tree.Module) -> dict[str, tuple[int, int, bytes, list[tupl
     found = {}
     for item in module.items:
         if isinstance(item, tree.Variable) and item.space in ("global", "const"):
-            contents, relocations = bytearray(), []
+            contents = bytearray()
+            relocations: list[tuple[int, str, int]] = []
             if item.initializer is not None:
                 _initialize(item, item.initializer, contents, relocations, item.dimensions)
             found[item.name] = size_of(item), alignment_of(item), bytes(contents), relocations

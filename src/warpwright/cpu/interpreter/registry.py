@@ -12,6 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from warpwright.cpu import faults
+from warpwright.ptx.isa import Match, Value
+
+class Trap(Exception):
+    """A thread executed trap (`kind` faults.TRAP) or failed an assertion, or met what the interpreter cannot run."""
+
+    def __init__(self, reason: str = "", kind: int = faults.TRAP):
+        super().__init__(reason)
+        self.reason, self.kind = reason, kind
+
+
 PURE: dict[str, Callable] = {}
 PER_THREAD: dict[str, Callable] = {}
 COLLECTIVE: dict[str, Collective] = {}
@@ -26,6 +37,14 @@ class Collective:
 
     build: Callable
     mask: str | None
+
+
+def operand(m: Match, name: str) -> Value:
+    """An operand that the form must have."""
+    found = m.value(name)
+    if found is None:
+        raise ValueError(f"the operand '{name}' is missing")
+    return found
 
 
 def pure(*opcodes: str):

@@ -138,7 +138,7 @@ class Kernel:
                 parameters.append(tree.Variable("param", "u64", name, pointer=tree.PointerHint("global", max(element.bits // 8, 1))))
             else:
                 parameters.append(tree.Variable("param", _parameter_type(hint), name))
-        directives = [tree.Directive("reqntid", tuple(", ".join(map(str, self.block)).replace(",", " ,").split()))]
+        directives = [tree.Directive("reqntid", tuple(map(str, self.block)))]
         if self.maxnreg:
             directives.append(tree.Directive("maxnreg", (str(self.maxnreg),)))
         if self.min_ctas:

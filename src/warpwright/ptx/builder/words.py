@@ -93,18 +93,26 @@ class Word:
             shown = completions[0][0].operands
             raise trace.error(f"'{self._text(self._modifiers)}' takes {' or '.join(map(str, wanted))} operands after its destination "
                               f"({shown.replace('=', '')}), not {len(sources)}")
+        best: tuple[tuple[int, int, int], Form, tuple[str, ...], dict[str, type[Register]]] | None = None
         for form, filled, readable in fitting:
+            told = _told(form, readable, sources, out)
             chosen: dict[str, type[Register]] = {}
-            names: list[str | None] = []
+            names: dict[str, str] = {}
+            distance = 0
             for slot, value in filled:
-                if value is None and slot.name != "":
-                    found = _infer(slot, form, readable, sources, out)
+                if value is None:
+                    found = _infer(slot, told)
                     if found is None:
                         break
-                    value, chosen[slot.name] = found
-                names.append(value)
+                    value, chosen[slot.name], far = found
+                    distance += far
+                names[slot.name] = value
             else:
-                return form, tuple(name for name in names if name), chosen
+                rank = sum(not _agrees(kind, source, names) for kind, source in told), sum(value is None for _, value in filled), distance
+                if best is None or rank < best[0]:
+                    best = rank, form, tuple(name for name in names.values() if name), chosen
+        if best is not None:
+            return best[1:]
         kinds = ", ".join(_describe(source) for source in sources)
         options = sorted({choice for form, filled, _ in fitting for slot, value in filled if value is None for choice in slot.choices})
         raise trace.error(f"'{self._text(self._modifiers)}' of ({kinds}) needs its type written: .{', .'.join(options)}")
@@ -159,27 +167,41 @@ def _completions(opcode: str, modifiers: tuple[str, ...]) -> tuple[tuple[Form, F
     return tuple(sorted(found, key=lambda pair: sum(value is None for _, value in pair[1])))
 
 
-def _infer(slot: Slot, form: Form, readable: list[OperandSpec], sources: Sequence[Any], out: Any) -> tuple[str, type[Register]] | None:
-    """(choice, operand's type) for a type slot left out, from the first operand that tells."""
+def _told(form: Form, readable: list[OperandSpec], sources: Sequence[Any], out: Any) -> list[tuple[str, Any]]:
+    """(kind in the form, Python value) of the operands that are given."""
     told = [(spec.kind, source) for spec, source in zip(readable, sources, strict=False)]
-    told += [(spec.kind, out[0] if isinstance(out, tuple) else out) for spec in form.specs if spec.access == "w" and out is not None]
-    pointed = [source for kind, source in told if kind == "addr" and isinstance(source, Pointer)]
+    return told + [(spec.kind, out[0] if isinstance(out, tuple) else out) for spec in form.specs if spec.access == "w" and out is not None]
+
+
+def _infer(slot: Slot, told: list[tuple[str, Any]]) -> tuple[str, type[Register], int] | None:
+    """(choice, operand's type, how far they are apart) for a type slot left out, from the first operand that tells, else the pointer's."""
     for kind, source in told:
         if kind == slot.name or kind.startswith(f"{slot.name}*"):
             type_ = _type_of(source)
             if type_ is not None:
-                choice = _choose(slot, type_)
-                if choice is not None:
-                    return choice, type_
-                return None
-    for pointer in pointed:
-        choice = _choose(slot, pointer.element)
-        if choice is not None:
-            return choice, pointer.element
+                return _choose(slot, type_)
+    for kind, source in told:
+        if kind == "addr" and isinstance(source, Pointer):
+            found = _choose(slot, source.element)
+            if found is not None:
+                return found
     if len(slot.choices) == 1:
         (choice,) = slot.choices
-        return choice, type_named(choice)
+        return choice, type_named(choice), 3
     return None
+
+
+def _agrees(kind: str, source: Any, names: dict[str, str]) -> bool:
+    """Whether an operand's type can stand where the form, with its slots so filled, has that kind."""
+    written, type_ = names.get(kind.split("*")[0]), _type_of(source)
+    if not written or type_ is None:
+        return True
+    wanted = type_named(written)
+    if (wanted.kind == "p") != (type_.kind == "p"):
+        return False
+    if wanted.bits != type_.bits:
+        return wanted.bits < type_.bits and "f" not in (wanted.kind, type_.kind) or wanted.bits == 8
+    return "b" in (wanted.kind, type_.kind) or (wanted.kind == "f") == (type_.kind == "f") and (wanted.kind != "f" or wanted is type_)
 
 
 def _type_of(source: Any) -> type[Register] | None:
@@ -192,15 +214,15 @@ def _type_of(source: Any) -> type[Register] | None:
     return type(source) if isinstance(source, Register) else None
 
 
-def _choose(slot: Slot, type_: type[Register]) -> str | None:
+def _choose(slot: Slot, type_: type[Register]) -> tuple[str, type[Register], int] | None:
     """The choice for a register's type: itself, the bits of its size, or (for plain bits) the only one of its size."""
     if type_.type in slot.choices:
-        return type_.type
+        return type_.type, type_, 0
     if f"b{type_.bits}" in slot.choices and type_.kind != "p":
-        return f"b{type_.bits}"
-    if type_.kind in "bus":
+        return f"b{type_.bits}", type_, 1
+    if type_.kind == "b":
         sized = [choice for choice in slot.choices if TYPE_BITS[choice] == type_.bits]
-        return sized[0] if len(sized) == 1 else None
+        return (sized[0], type_, 2) if len(sized) == 1 else None
     return None
 
 
@@ -243,8 +265,8 @@ def _source(spec: OperandSpec, slots: dict, source: Any, text: str) -> tree.Oper
         if not isinstance(source, int):
             raise trace.error(f"operand '{spec.name}' of '{text}' is a constant: a Python int, not {_describe(source)}")
         return tree.Integer(int(source))
-    _, name = resolve_type(kind, slots)
-    if name is None:
+    length, name = resolve_type(kind, slots)
+    if name is None or (length is None and isinstance(source, (list, tuple))):  # the latter packs: mov.b32 d, {a, b}
         return _plain(source)
     return _typed(source, type_named(name), name, spec, text)
 
@@ -259,8 +281,6 @@ def _typed(source: Any, type_: type[Register], name: str, spec: OperandSpec, tex
             return trace.current().constant(f"{type_.type} {source!r}", type_named(f"b{type_.bits}"), literal(source, type_)).operand
         return literal(source, type_)
     if isinstance(source, (list, tuple)):
-        if resolve_type(spec.kind, {}) [0] is None and "*" not in spec.kind and not spec.kind.endswith(")"):  # a pack: mov.b32 d, {a, b}
-            return _plain(source)
         return tree.Vector(tuple(_typed(part, type_, name, spec, text) for part in source))
     found = pred if isinstance(source, Not) else _type_of(source)
     if found is not None and (found.kind == "p") != (type_.kind == "p") or found is not None and found.bits > max(type_.bits, 16):

@@ -36,7 +36,11 @@ TYPE_FUNCTIONS: dict[str, Callable[[dict, str], tuple[int | None, str]]] = {}
 
 @dataclass(frozen=True)
 class Need:
-    """The oldest PTX version and target that take something. `arch` is a suffix that the target must have: "a" for sm_90a, "f" …"""
+    """The oldest PTX version and target that take something.
+
+    `arch` says what else the target must be: "a" this very part's sm_90a, "f" one of this part's family (sm_100f, sm_100a, sm_103a …),
+    "a+" an architecture-specific target (suffix a or f) of this part or any later one.
+    """
 
     ptx: tuple[int, int] = (1, 0)
     sm: int = 10
@@ -132,14 +136,14 @@ def _operand(word: str) -> OperandSpec:
 class Form:
     """One line of syntax of an opcode. `modifiers` and `operands` as the module's text says; `need` for the whole form, `@sm_80@ptx7.0`.
 
-    `check(match, module_info)` may return a sentence that says what is wrong beyond syntax and types (immediates' ranges and the like).
+    `check(match)` may return a sentence that says what is wrong beyond syntax and types (immediates' ranges and the like).
     """
 
     modifiers: str
     operands: str = ""
     needs: str = ""
     note: str = ""
-    check: Callable | None = field(default=None, compare=False)
+    check: "Callable[[Match], str | None] | None" = field(default=None, compare=False)
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -171,6 +175,27 @@ class Form:
             return None
 
         return fit(0, 0)
+
+    def assign_unordered(self, modifiers: tuple[str, ...]) -> dict[str, str | bool | None] | None:
+        """The same with the modifiers in any order, as ptxas takes them (`ld.global.acquire.gpu`); slots alike are filled in order."""
+        slots, filled = self.slots, {}
+        if len(modifiers) > len(slots):
+            return None
+
+        def fit(j: int) -> bool:
+            if j == len(modifiers):
+                return all(slot.optional or i in filled for i, slot in enumerate(slots))
+            for i, slot in enumerate(slots):
+                if i not in filled and modifiers[j] in slot.choices:
+                    filled[i] = modifiers[j]
+                    if fit(j + 1):
+                        return True
+                    del filled[i]
+            return False
+
+        if not fit(0):
+            return None
+        return {slot.name: (i in filled) if slot.flag else filled.get(i) for i, slot in enumerate(slots)}
 
 
 @dataclass(frozen=True)
@@ -314,14 +339,23 @@ def resolve_type(kind: str, slots: dict) -> tuple[int | None, str | None]:
 
 @lru_cache(maxsize=4096)
 def forms_for(opcode: str, modifiers: tuple[str, ...]) -> tuple[tuple[Form, dict], ...]:
-    """The forms that a mnemonic fits, with their slots."""
+    """The forms that a mnemonic fits, with their slots: those in the manual's order, or if none does, those in any order."""
     entry = TABLE.get(opcode)
-    found = []
-    for form in entry.forms if entry else ():
-        slots = form.assign(modifiers)
-        if slots is not None:
-            found.append((form, slots))
+    forms = entry.forms if entry else ()
+    found = [(form, slots) for form in forms if (slots := form.assign(modifiers)) is not None]
+    if not found:
+        found = [(form, slots) for form in forms if (slots := form.assign_unordered(modifiers)) is not None]
     return tuple(found)
+
+
+def _takes(form: Form, operands: tuple[tree.Operand, ...]) -> bool:
+    """Whether a form has as many operands, with parentheses and vectors of a fixed length where they belong:
+    `call (r), f` is not `call f, (a)`."""
+    specs = form.specs
+    if not sum(not spec.optional for spec in specs) <= len(operands) <= len(specs):
+        return False
+    return all((spec.kind == "arguments") == isinstance(operand, tree.Arguments)
+               and (not spec.kind[0].isdigit() or isinstance(operand, tree.Vector)) for spec, operand in zip(specs, operands, strict=False))
 
 
 def match(instruction: tree.Instruction) -> Match:
@@ -336,10 +370,8 @@ def match(instruction: tree.Instruction) -> Match:
     candidates = forms_for(instruction.opcode, instruction.modifiers)
     if not candidates:
         raise PtxError(explain_modifiers(entry, instruction.modifiers), line, column)
-    count = len(instruction.operands)
     for form, slots in candidates:
-        least = sum(not spec.optional for spec in form.specs)
-        if not least <= count <= len(form.specs):
+        if not _takes(form, instruction.operands):
             continue
         values = []
         for spec, operand in zip(form.specs, instruction.operands):
@@ -350,8 +382,19 @@ def match(instruction: tree.Instruction) -> Match:
                 length, type_ = resolve_type(spec.second.kind, slots)
                 values.append(Value(spec.second, second, "value", type_, length))
         return Match(instruction, entry, form, slots, tuple(values))
-    wanted = " or ".join(sorted({str(len(form.specs)) for form, _ in candidates}))
-    raise PtxError(f"'{instruction.mnemonic}' takes {wanted} operands ({candidates[0][0].operands.replace('=', '')}), not {count}", line, column)
+    wanted = " or ".join(sorted({_operands_text(form) for form, _ in candidates}))
+    raise PtxError(f"'{instruction.mnemonic}' takes operands {wanted}; here are {len(instruction.operands)}", line, column)
+
+
+def _operands_text(form: Form) -> str:
+    """A form's operands as the manual writes them: `d, a, b{, policy}`."""
+    text = ""
+    for spec in form.specs:
+        name = f"{spec.name}|{spec.second.name}" if spec.second else spec.name
+        name = f"[{name}]" if spec.kind == "addr" else f"({name})" if spec.kind == "arguments" else name
+        name = f", {name}" if text else name
+        text += "{" + name + "}" if spec.optional else name
+    return text or "(none)"
 
 
 def explain_modifiers(entry: Entry, modifiers: tuple[str, ...]) -> str:

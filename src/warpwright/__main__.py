@@ -1,0 +1,3 @@
+from warpwright.cli import main
+
+main()

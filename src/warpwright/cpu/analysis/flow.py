@@ -1,0 +1,237 @@
+"""Control flow: the order in which a warp visits blocks, what is live where, and which blocks other lanes may be waiting at.
+
+A warp whose lanes part runs the block that comes first in `order` among those that lanes wait at, with the lanes waiting there; so lanes
+meet again at the first block after a branch that all of them reach. Any order would be correct. This one is topological but for
+back edges and keeps every loop together, so that lanes which leave a loop wait for those still in it. It exists for irregular graphs too.
+The sets of blocks with waiting lanes are the *thread frontiers* of Diamos et al., "SIMD Re-Convergence at Thread Frontiers" (MICRO 2011).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warpwright.cpu.analysis.program import EXIT, Block, Program
+
+
+def bits_of(mask: int) -> Iterator[int]:
+    """The positions of a mask's ones, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+class Flow:
+    """The graph of a program.
+
+    order: reachable blocks in visiting order; `place[block]` is a block's position in it, and blocks are named by position from then on.
+    successors, predecessors: by position, without exits. cyclic[p]: whether the block lies on a cycle.
+    """
+
+    def __init__(self, program: Program):
+        self.program = program
+        simplify(program)
+        self.order = _arrange(program.blocks)
+        self.place = {index: position for position, index in enumerate(self.order)}
+        self.blocks: list[Block] = [program.blocks[index] for index in self.order]
+        self.targets = [[EXIT if s == EXIT else self.place[s] for s in block.successors] for block in self.blocks]
+        self.successors = [[s for s in targets if s != EXIT] for targets in self.targets]
+        self.predecessors: list[list[int]] = [[] for _ in self.order]
+        for position, successors in enumerate(self.successors):
+            for s in set(successors):
+                self.predecessors[s].append(position)
+        self.cyclic = [False] * len(self.order)
+        for position, successors in enumerate(self.successors):
+            for s in successors:
+                if s <= position:  # a back edge: what lies between may be on a cycle (all of it, but for irregular graphs)
+                    for inside in range(s, position + 1):
+                        self.cyclic[inside] = True
+        self.live_in = self._liveness()
+
+    def exits(self, position: int) -> bool:
+        """Whether lanes may end at the end of this block."""
+        return EXIT in self.targets[position] or not self.targets[position]
+
+    def _liveness(self) -> list[int]:
+        """Registers live at each block's start, as bit sets by register index."""
+        use, kill = [], []
+        for block in self.blocks:
+            used = killed = 0
+            for op in block.ops:
+                for reg in op.reads:
+                    used |= 1 << reg.index & ~killed
+                if op.guard is None:
+                    for reg in op.writes:
+                        killed |= 1 << reg.index
+            for reg in (block.branch[0] if block.branch else None, block.switch):
+                if reg is not None:
+                    used |= 1 << reg.index & ~killed
+            use.append(used)
+            kill.append(killed)
+        live = list(use)
+        waiting = set(range(len(live)))
+        for position in reversed(range(len(live))):
+            waiting.discard(position)
+            self._update(position, live, use, kill, waiting)
+        while waiting:
+            position = max(waiting)
+            waiting.discard(position)
+            self._update(position, live, use, kill, waiting)
+        return live
+
+    def _update(self, position: int, live: list[int], use: list[int], kill: list[int], waiting: set[int]) -> None:
+        out = 0
+        for s in self.successors[position]:
+            out |= live[s]
+        new = use[position] | out & ~kill[position]
+        if new != live[position]:
+            live[position] = new
+            waiting.update(self.predecessors[position])
+
+
+class Frontier:
+    """Where lanes may wait, given which branches part a warp.
+
+    pending[p]: bit set of positions at which lanes may wait while block p runs. partial[p]: whether p may run without all 32 lanes.
+    """
+
+    def __init__(self, flow: Flow, divergent: set[int], all_partial: bool):
+        n = len(flow.order)
+        self.pending = [0] * n
+        waiting = set(divergent)
+        exited = set()
+        while waiting:
+            position = min(waiting)
+            waiting.discard(position)
+            here = self.pending[position]
+            successors = flow.successors[position]
+            parts = position in divergent
+            if flow.exits(position) and (parts or here):
+                exited.add(position)
+            together = here
+            for s in successors:
+                together |= 1 << s
+            for possible in [together] if parts or not successors else [here | 1 << s for s in successors]:
+                rest = possible
+                for candidate in bits_of(possible):
+                    rest ^= 1 << candidate
+                    if rest & ~self.pending[candidate]:
+                        self.pending[candidate] |= rest
+                        waiting.add(candidate)
+                    if not rest:
+                        break
+        self.partial = [all_partial or bool(pending) for pending in self.pending]
+        reached = [s for position in exited for s in (*flow.successors[position], *bits_of(self.pending[position]))]
+        seen = set(reached)
+        while reached:
+            position = reached.pop()
+            self.partial[position] = True
+            for s in flow.successors[position]:
+                if s not in seen:
+                    seen.add(s)
+                    reached.append(s)
+        self.live_pending = [0] * n
+        for position, pending in enumerate(self.pending):
+            for other in bits_of(pending):
+                self.live_pending[position] |= flow.live_in[other]
+
+
+def simplify(program: Program) -> None:
+    """Give every block explicit successors, and drop branches that go one way."""
+    for block in program.blocks:
+        if block.branch and len(set(block.successors)) == 1:
+            block.branch, block.successors = None, block.successors[:1]
+        if not block.branch and block.switch is None and block.successors == [EXIT]:
+            block.successors = []
+    forward = {}
+    for block in program.blocks:  # an empty block that only goes on is the block it goes to
+        seen, index = {block.index}, block.index
+        while True:
+            here = program.blocks[index]
+            if here.ops or here.branch or here.switch is not None or len(here.successors) != 1 or here.successors[0] in seen:
+                break
+            index = here.successors[0]
+            seen.add(index)
+        forward[block.index] = index
+    for block in program.blocks:
+        block.successors = [s if s == EXIT else forward[s] for s in block.successors]
+        if block.branch and len(set(block.successors)) == 1:
+            block.branch, block.successors = None, [s for s in block.successors[:1] if s != EXIT]
+
+
+def _arrange(blocks: list[Block]) -> list[int]:
+    """Reachable blocks, each strongly connected part together and in topological order, recursively inside it without the edges to its head."""
+    reached, stack = {0}, [0]
+    while stack:
+        for s in blocks[stack.pop()].successors:
+            if s != EXIT and s not in reached:
+                reached.add(s)
+                stack.append(s)
+    order: list[int] = []
+    # Work items: a set of blocks to order, its entry, and the heads whose incoming edges are cut. Handled depth first, in order.
+    work: list[tuple[frozenset[int] | set[int], int, frozenset[int]]] = [(reached, 0, frozenset())]
+    while work:
+        nodes, entry, cut = work.pop()
+        if len(nodes) == 1:
+            order.append(next(iter(nodes)))
+            continue
+        parts = _components(blocks, nodes, entry, cut)
+        if len(parts) == 1 and len(parts[0]) == len(nodes):
+            head = entry
+            work.append((nodes, head, cut | {head}))
+            continue
+        outside = {}
+        for node in nodes:
+            for s in blocks[node].successors:
+                if s in nodes and s not in cut:
+                    outside.setdefault(s, []).append(node)
+        for part in parts:  # last first: `parts` is in reverse topological order, and the stack reverses it again
+            heads = sorted(node for node in part if any(p not in part for p in outside.get(node, ())))
+            head = entry if entry in part else heads[0] if heads else min(part)
+            work.append((part, head, cut))
+    return order
+
+
+def _components(blocks: list[Block], nodes, entry: int, cut) -> list[set[int]]:
+    """Strongly connected components of a subgraph without edges into `cut`, in reverse topological order (Tarjan's algorithm)."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    on_stack: set[int] = set()
+    stack: list[int] = []
+    found: list[set[int]] = []
+
+    def successors(node):
+        return iter(sorted((s for s in set(blocks[node].successors) if s != EXIT and s in nodes and s not in cut), reverse=True))
+
+    for root in [entry, *sorted(nodes, reverse=True)]:
+        if root in index:
+            continue
+        work = [(root, successors(root))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            node, rest = work[-1]
+            for s in rest:
+                if s not in index:
+                    index[s] = low[s] = len(index)
+                    stack.append(s)
+                    on_stack.add(s)
+                    work.append((s, successors(s)))
+                    break
+                if s in on_stack:
+                    low[node] = min(low[node], index[s])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    part = set()
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        part.add(member)
+                        if member == node:
+                            break
+                    found.append(part)
+    return found

@@ -1,0 +1,239 @@
+"""A kernel's control flow as LLVM blocks: each PTX block twice, for all 32 lanes and for some.
+
+The *full* copy of a block (`F3`) runs while all 32 lanes are together, without masks. When a branch parts them, each side's mask goes to
+its block's slot, and the warp goes to the first block in visiting order that has lanes waiting. `G3` is the gate of block 3: it looks
+whether lanes wait there, and goes to the full copy if all 32 do, to the masked copy (`P3`) if some do, on to the next gate if none do.
+Blocks that can never run with fewer lanes have no masked copy. See `analysis.flow` for the order and why it makes lanes meet again.
+"""
+
+from __future__ import annotations
+
+from warpwright.cpu.analysis.flow import bits_of
+from warpwright.cpu.analysis.program import EXIT
+from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter
+from warpwright.cpu.codegen.faults import fault
+from warpwright.cpu.codegen.lowering import emit
+
+TIMEOUT = 4
+
+
+class Control:
+    def __init__(self, e: Emitter, spins: set[int]):
+        """spins: positions of blocks that lie in loops which wait for other threads; their back edges yield."""
+        self.e, self.flow, self.frontier = e, e.flow, e.lanes.frontier
+        self.divergent, self.spins = e.lanes.divergent, spins
+        gated = set()
+        for position in range(len(self.flow.order)):
+            gated |= set(bits_of(self.frontier.pending[position]))
+            if position in self.divergent or self.frontier.partial[position]:
+                gated |= set(self.flow.successors[position])
+        if self.frontier.partial[0]:
+            gated.add(0)
+        self.gates = sorted(gated)
+        self.after = {gate: f"G{other}" for gate, other in zip(self.gates, self.gates[1:], strict=False)}
+
+    def write(self) -> None:
+        """All blocks of the function, `exit` at the end. The caller jumps to `start`."""
+        e, frontier = self.e, self.frontier
+        for position in self.gates:
+            e.alloca(f"mask {position}", "i32", "0")
+        e.start("start")
+        if e.lanes.all_partial:
+            lanes = e.ins(f"load i32, ptr {e.frame_field(72)}")
+            whole = e.ins(f"icmp uge i32 {lanes}, 32")
+            short = e.ins(f"and i32 {lanes}, 31")
+            bit = e.ins(f"shl i32 1, {short}")
+            some = e.ins(f"sub i32 {bit}, 1")
+            mask = e.ins(f"select i1 {whole}, i32 -1, i32 {some}")
+            self.add(0, mask)
+            e.do("br label %G0")
+        else:
+            e.do("br label %F0")
+        for position in range(len(self.flow.order)):
+            self.copy(position, "F")
+            if frontier.partial[position]:
+                self.copy(position, "P")
+        for position in self.gates:
+            self.gate(position)
+        e.start("exit")
+
+    # ── masks of waiting lanes ───────────────────────────────────────────────────────────────────────────────────
+
+    def slot(self, position: int) -> str:
+        return self.e.alloca(f"mask {position}", "i32", "0")
+
+    def add(self, position: int, mask: str) -> None:
+        """Let lanes wait at a block."""
+        e = self.e
+        before = e.ins(f"load i32, ptr {self.slot(position)}")
+        e.do(f"store i32 {e.ins(f'or i32 {before}, {mask}')}, ptr {self.slot(position)}")
+
+    def gate(self, position: int) -> None:
+        e, frontier = self.e, self.frontier
+        e.start(f"G{position}")
+        mask = e.ins(f"load i32, ptr {self.slot(position)}")
+        none = e.ins(f"icmp eq i32 {mask}, 0")
+        e.do(f"br i1 {none}, label %{self.after.get(position, 'exit')}, label %H{position}")
+        e.start(f"H{position}")
+        if not frontier.partial[position]:
+            e.do(f"store i32 0, ptr {self.slot(position)}")
+            e.do(f"br label %F{position}")
+            return
+        full = e.ins(f"icmp eq i32 {mask}, -1")
+        e.do(f"br i1 {full}, label %J{position}, label %P{position}")
+        e.start(f"J{position}")
+        e.do(f"store i32 0, ptr {self.slot(position)}")
+        e.do(f"br label %F{position}")
+
+    # ── blocks ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def copy(self, position: int, which: str) -> None:
+        e, block = self.e, self.flow.blocks[position]
+        e.start(f"{which}{position}")
+        e.position, e.mask = position, None
+        if which == "P":
+            e.mask = e.ins(f"load i32, ptr {self.slot(position)}")
+            e.do(f"store i32 0, ptr {self.slot(position)}")
+        mask = e.mask
+        for op in block.ops:
+            emit(e, op)
+        e.mask = mask
+        targets = self.flow.targets[position]
+        if block.switch is not None:
+            self.switch(position, mask)
+        elif block.branch is None:
+            self.leave(position, targets[0] if targets else EXIT, mask)
+        elif position not in self.divergent:
+            reg, negated = block.branch
+            with e.shape(1):
+                predicate = e.read(reg, "i1")
+            taken, other = (targets[1], targets[0]) if negated else (targets[0], targets[1])
+            yes, no = e.label("taken"), e.label("other")
+            e.do(f"br i1 {predicate}, label %{yes}, label %{no}")
+            for label, target in ((yes, taken), (no, other)):
+                e.start(label)
+                self.leave(position, target, mask)
+        else:
+            self.part(position, mask)
+
+    def part(self, position: int, mask: str | None) -> None:
+        """A branch that the lanes do not agree on."""
+        e, block = self.e, self.flow.blocks[position]
+        reg, negated = block.branch  # type: ignore[misc]
+        taken, other = self.flow.targets[position]
+        with e.shape(32):
+            bits = e.to_bits(e.read(reg, "i1"))
+        if negated:
+            taken, other = other, taken
+        if mask is None:
+            for value, target in (("-1", taken), ("0", other)):
+                all_of_them, mixed = e.label("all"), e.label("mixed")
+                same = e.ins(f"icmp eq i32 {bits}, {value}")
+                e.do(f"br i1 {same}, label %{all_of_them}, label %{mixed}")
+                e.start(all_of_them)
+                self.leave(position, target, None)
+                e.start(mixed)
+            yes, no = bits, e.ins(f"xor i32 {bits}, -1")
+        else:
+            yes = e.ins(f"and i32 {bits}, {mask}")
+            no = e.ins(f"xor i32 {yes}, {mask}")
+        if min(taken, other) == EXIT or taken == other:
+            self.scatter(position, [(target, lanes) for target, lanes in ((taken, yes), (other, no)) if target != EXIT])
+            return
+        self.scatter(position, [(taken, yes), (other, no)])
+
+    def switch(self, position: int, mask: str | None) -> None:
+        e, block = self.e, self.flow.blocks[position]
+        targets = self.flow.targets[position]
+        if position not in self.divergent:
+            with e.shape(1):
+                index = e.value(block.switch, "i32")
+            labels = [e.label("case") for _ in targets]
+            cases = " ".join(f"i32 {i}, label %{label}" for i, label in enumerate(labels))
+            e.do(f"switch i32 {index}, label %{labels[-1]} [ {cases} ]")
+            for label, target in zip(labels, targets, strict=True):
+                e.start(label)
+                self.leave(position, target, mask)
+            return
+        with e.shape(32):
+            index = e.value(block.switch, "i32")
+            found = []
+            for i, target in enumerate(targets):
+                bits = e.to_bits(e.icmp("eq", "i32", index, e.k("i32", i)))
+                found.append((target, bits if mask is None else e.ins(f"and i32 {bits}, {mask}")))
+        self.scatter(position, [pair for pair in found if pair[0] != EXIT])
+
+    def scatter(self, position: int, parts: list[tuple[int, str]]) -> None:
+        """Let lanes wait at several blocks, and go to the first block where any wait."""
+        e = self.e
+        for target, mask in parts:
+            self.add(target, mask)
+        self.polls(position, [target for target, _ in parts])
+        behind = sorted({target for target, _ in parts if target <= position})
+        for target in behind:
+            waiting = e.ins(f"load i32, ptr {self.slot(target)}")
+            some, none = e.label("back"), e.label("on")
+            e.do(f"br i1 {e.ins(f'icmp ne i32 {waiting}, 0')}, label %{some}, label %{none}")
+            e.start(some)
+            e.do(f"br label %H{target}")
+            e.start(none)
+        ahead = set(bits_of(self.frontier.pending[position])) | {target for target, _ in parts if target > position}
+        first = min((p for p in ahead if p > position), default=None)
+        e.do(f"br label %{'exit' if first is None else f'G{first}'}")
+
+    def leave(self, position: int, target: int, mask: str | None) -> None:
+        """All lanes that ran this block go to one target (EXIT: they end)."""
+        e = self.e
+        if target != EXIT:
+            self.polls(position, [target])
+        if mask is None:
+            e.do(f"br label %{'exit' if target == EXIT else f'F{target}'}")
+            return
+        waiting = self.frontier.pending[position]
+        if target == EXIT:
+            first = min(bits_of(waiting), default=None)
+            e.do(f"br label %{'exit' if first is None else f'G{first}'}")
+            return
+        if not self.frontier.partial[target]:  # whoever waits there, and these, are all
+            self.add(target, mask)
+            first = min(p for p in (*bits_of(waiting), target))
+            e.do(f"br label %G{first}")
+            return
+        self.add(target, mask)
+        if waiting >> target & 1 or any(p < target for p in bits_of(waiting)):
+            e.do(f"br label %G{min((*bits_of(waiting), target))}")
+        else:
+            e.do(f"br label %P{target}")
+
+    def polls(self, position: int, targets: list[int]) -> None:
+        """On a way back: leave if the launch is to stop, and let others run if this loop waits for them."""
+        if all(target > position for target in targets):
+            return
+        e = self.e
+        stop = e.ins(f"load volatile i32, ptr {e.launch_field(24)}")
+        go, halt = e.label("go"), e.label("halt")
+        e.do(f"br i1 {e.ins(f'icmp eq i32 {stop}, 0')}, label %{go}, label %{halt}, !prof !0")
+        e.start(halt)
+        fault(e, TIMEOUT, self.flow.blocks[position].site if self.flow.blocks[position].site >= 0 else 0)
+        e.start(go)
+        if position in self.spins:
+            e.do("call void @rt_yield(ptr %frame)")
+
+
+def registers(e: Emitter) -> None:
+    """A stack slot for each register, zero at first."""
+    used = set()
+    for block in e.flow.blocks:
+        for op in block.ops:
+            used.update(op.reads)
+            used.update(op.writes)
+        if block.branch:
+            used.add(block.branch[0])
+        if block.switch is not None:
+            used.add(block.switch)
+    for reg in sorted(used, key=lambda reg: reg.index):
+        kind = LLVM_TYPE[reg.type]
+        if e.lanes.known[reg.index].varying:  # type: ignore[union-attr]
+            kind = f"<32 x {kind}>"
+        e.entry.append(f"  %r{reg.index} = alloca {kind}")
+        e.entry.append(f"  store {kind} zeroinitializer, ptr %r{reg.index}")

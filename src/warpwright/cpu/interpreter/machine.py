@@ -1,0 +1,323 @@
+"""Running a launch: threads in warps, warps in CTAs, CTAs in the grid.
+
+Lanes of a warp that stand at the same instruction run it together, in lane order. Where they have parted, the lanes that are furthest
+behind in the program go first, so they meet again where their paths do; every so often the others get a turn, so a lane may wait in a
+loop for another. Instructions that end in `.sync` hold a lane until every lane of their member mask has come to one of the same kind.
+"""
+
+from __future__ import annotations
+
+import time
+
+from warpwright.cpu import faults
+from warpwright.cpu.interpreter.barrier import Barriers
+from warpwright.cpu.interpreter.memory import AccessFault, GlobalMemory, Region
+from warpwright.cpu.interpreter.program import Code, Place, Program, RegisterName, Step
+from warpwright.cpu.interpreter.registry import Trap
+
+WARP = 32
+QUANTUM = 2048  # steps that a warp, and so a CTA, runs before the next one gets a turn
+TURN = 1024  # steps of a parted warp after which lanes further ahead get a turn, of TURN / 16 steps
+STACK = 64 * 1024  # bytes of local memory for functions called, beside the kernel's own
+
+Key = tuple[int, int, int]  # minus the call depth, the function's index, the step's: the least runs first
+
+
+class Frame:
+    """A function's activation: its registers, where its variables lie in local memory, and where it returns to."""
+
+    __slots__ = ("base", "call", "code", "registers", "return_to")
+
+    def __init__(self, code: Code, base: int, call=None, return_to: Key | None = None):
+        self.code, self.base, self.call, self.return_to = code, base, call, return_to
+        self.registers = dict(code.registers)
+
+
+class Thread:
+    __slots__ = ("_local", "carry", "copies", "cta", "frame", "frames", "index", "lane", "registers", "warp")
+
+    def __init__(self, warp: Warp, lane: int, index: tuple[int, int, int]):
+        self.warp, self.cta, self.lane, self.index = warp, warp.cta, lane, index
+        self.frame = Frame(warp.cta.launch.program.kernel, 0)
+        self.frames = [self.frame]
+        self.registers = self.frame.registers
+        self.carry = 0  # the CC register's flag
+        self._local: Region | None = None
+
+    def local(self) -> Region:
+        """This thread's local memory; most kernels never ask for it."""
+        if self._local is None:
+            self._local = Region.allocate(self.frames[0].code.frame_bytes + STACK, "local memory", 64)
+        return self._local
+
+    def enter(self, code: Code, call, return_to: Key) -> Frame:
+        base = -(-(self.frame.base + self.frame.code.frame_bytes) // 16) * 16
+        if base + code.frame_bytes > self.frames[0].code.frame_bytes + STACK or len(self.frames) > 1000:
+            raise Trap(f"the stack is full after {len(self.frames)} calls: is the recursion endless?")
+        self.frame = Frame(code, base, call, return_to)
+        self.frames.append(self.frame)
+        self.registers = self.frame.registers
+        return self.frame
+
+    def leave(self) -> Frame:
+        """Back to the caller; the frame that was left."""
+        left = self.frames.pop()
+        self.frame = self.frames[-1]
+        self.registers = self.frame.registers
+        return left
+
+
+class Warp:
+    def __init__(self, cta: Cta, number: int, first: int, count: int):
+        bx, by, _ = cta.launch.block
+        self.cta, self.number = cta, number
+        self.clock = 0  # steps run
+        self.threads = [Thread(self, lane, ((first + lane) % bx, (first + lane) // bx % by, (first + lane) // (bx * by)))
+                        for lane in range(count)]
+        self.live = (1 << count) - 1  # lanes that have not ended
+        self.groups: dict[Key, list[Thread]] = {(-1, 0, 0): list(self.threads)}
+        # (instruction's mnemonic, member mask) → lanes that wait there: (thread, step, where it goes on)
+        self.waiting: dict[tuple[str, int | None], list[tuple[Thread, Step, Key]]] = {}
+
+    @property
+    def finished(self) -> bool:
+        return not self.live
+
+    def place(self, threads: list[Thread], key: Key) -> None:
+        """Put lanes at an instruction, beside those already there."""
+        if threads:
+            there = self.groups.get(key)
+            self.groups[key] = sorted(there + threads, key=lambda thread: thread.lane) if there else threads
+
+    def choose(self) -> Key:
+        if len(self.groups) == 1:
+            return next(iter(self.groups))
+        turn, step = divmod(self.clock, TURN)
+        if step >= TURN - TURN // 16:
+            return sorted(self.groups)[turn % len(self.groups)]
+        return min(self.groups)
+
+    def run(self, budget: int) -> None:
+        """Run until every lane has ended or waits, or the budget of steps is spent."""
+        codes = self.cta.launch.program.codes
+        end = self.clock + budget
+        while self.groups and self.clock < end:
+            depth, function, at = key = self.choose()
+            threads = self.groups.pop(key)
+            steps = codes[function].steps
+            alone = not self.groups
+            while True:
+                step = steps[at]
+                self.clock += 1
+                active = threads
+                if step.guard is not None:
+                    register, wanted = step.guard
+                    active = [thread for thread in threads if thread.registers[register] == wanted]
+                if step.kind == "run":
+                    self.execute(step, active)
+                    at += 1
+                    if alone and self.clock < end:
+                        continue
+                    self.place(threads, (depth, function, at))
+                    break
+                follow = (depth, function, at + 1)
+                if active is not threads:
+                    self.place([thread for thread in threads if thread.registers[register] != wanted], follow)
+                if active:
+                    self.control(step, active, follow)
+                break
+
+    def execute(self, step: Step, threads: list[Thread]) -> None:
+        run = step.run
+        thread = None
+        try:
+            for thread in threads:  # noqa: B007 (the handler names it)
+                run(thread)  # type: ignore[misc]
+        except (AccessFault, Trap) as error:
+            raise self.error(error, step, thread) from None
+
+    def control(self, step: Step, threads: list[Thread], follow: Key) -> None:
+        depth, function, _ = follow
+        match step.kind:
+            case "branch":
+                if step.run is None:
+                    self.place(threads, (depth, function, step.target))
+                else:
+                    for thread in threads:
+                        self.place([thread], (depth, function, step.run(thread)))
+            case "collective":
+                self.collect(step, threads, follow)
+            case "barrier":
+                self.wait(("barrier", None), step, threads, follow)
+            case "call":
+                for thread in threads:
+                    try:
+                        self.place([thread], step.run(thread, follow))  # type: ignore[misc]
+                    except (AccessFault, Trap) as error:
+                        raise self.error(error, step, thread) from None
+            case "return":
+                for thread in threads:
+                    if len(thread.frames) == 1:
+                        self.end([thread])
+                    else:
+                        left = thread.leave()
+                        left.call.finish(thread, left)
+                        self.place([thread], left.return_to)
+            case "exit":
+                self.end(threads)
+
+    def end(self, threads: list[Thread]) -> None:
+        for thread in threads:
+            self.live &= ~(1 << thread.lane)
+        for key in list(self.waiting):
+            self.try_complete(key)
+        if not self.live:
+            self.cta.barriers.recheck()
+
+    # ── instructions that wait for other lanes ───────────────────────────────────────────────────────────────────
+
+    def collect(self, step: Step, threads: list[Thread], follow: Key) -> None:
+        if not step.convergent:
+            self.combine([(thread, step, follow) for thread in threads])
+            return
+        if step.mask is None:
+            self.wait((step.instruction.mnemonic, None), step, threads, follow)
+            return
+        by_mask: dict[int, list[Thread]] = {}
+        for thread in threads:
+            by_mask.setdefault(step.mask(thread), []).append(thread)
+        for mask, members in by_mask.items():
+            self.wait((step.instruction.mnemonic, mask), step, members, follow)
+
+    def wait(self, key: tuple[str, int | None], step: Step, threads: list[Thread], follow: Key) -> None:
+        self.waiting.setdefault(key, []).extend((thread, step, follow) for thread in threads)
+        self.try_complete(key)
+
+    def try_complete(self, key: tuple[str, int | None]) -> None:
+        """Let the lanes that wait go on if no member that is still to come is left."""
+        arrived = 0
+        for thread, _, _ in self.waiting[key]:
+            arrived |= 1 << thread.lane
+        name, mask = key
+        expected = self.live if mask is None else self.live & mask
+        if expected & ~arrived:
+            return
+        members = sorted(self.waiting.pop(key), key=lambda member: member[0].lane)
+        if name == "barrier":
+            self.cta.barriers.arrive(self, members)
+        elif members:
+            self.combine(members)
+
+    def combine(self, members: list[tuple[Thread, Step, Key]]) -> None:
+        threads = [thread for thread, _, _ in members]
+        inputs = [tuple(read(thread) for read in step.readers) for thread, step, _ in members]
+        step = members[0][1]
+        try:
+            outputs = step.run(threads, inputs)  # type: ignore[misc]
+        except (AccessFault, Trap) as error:
+            raise self.error(error, step, getattr(error, "thread", threads[0])) from None
+        for (thread, own_step, follow), values in zip(members, outputs, strict=True):
+            for write, value in zip(own_step.writers, values, strict=True):
+                write(thread, value)
+            self.place([thread], follow)
+
+    def error(self, error: AccessFault | Trap, step: Step, thread: Thread | None) -> Exception:
+        launch = self.cta.launch
+        where = (launch.program.kernel.name, step.text, step.line)
+        index = thread.index if thread else None
+        if isinstance(error, AccessFault):
+            return faults.memory_fault(*where, error.address, error.size, self.cta.index, index, launch.memory.owners,
+                                       misaligned=error.misaligned, space=error.space)
+        return faults.error_of(error.kind, kernel=where[0], instruction=where[1], line=where[2], cta=self.cta.index, thread=index,
+                               reason=error.reason)
+
+
+class Cta:
+    def __init__(self, launch: Launch, index: tuple[int, int, int]):
+        self.launch, self.index = launch, index
+        threads = launch.block[0] * launch.block[1] * launch.block[2]
+        program = launch.program
+        self.shared = Region.allocate(max(1, program.dynamic_offset + launch.dynamic_shared if launch.dynamic_shared else program.static_shared),
+                                      "shared memory")
+        self.barriers = Barriers(self)
+        self.warps = [Warp(self, number, first, min(WARP, threads - first)) for number, first in enumerate(range(0, threads, WARP))]
+
+    def run(self) -> bool:
+        """Give each warp a turn; whether any of them moved."""
+        moved = False
+        for warp in self.warps:
+            before = warp.clock
+            warp.run(QUANTUM)
+            moved = moved or warp.clock != before
+        return moved
+
+    @property
+    def finished(self) -> bool:
+        return all(warp.finished for warp in self.warps)
+
+
+class Launch:
+    """A grid that runs: what all its threads share."""
+
+    def __init__(self, program: Program, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: bytes,
+                 dynamic_shared: int, memory: GlobalMemory, time_limit: float):
+        self.program, self.grid, self.block = program, grid, block
+        self.dynamic_shared, self.memory, self.time_limit = dynamic_shared, memory, time_limit
+        self.parameters = Region.allocate(max(1, len(parameters)), "kernel parameters", 256)
+        self.parameters.bytes[:len(parameters)] = parameters
+        self.deadline = time.monotonic() + time_limit
+        self.constants: list[tuple[int, int]] = []  # [start, end) of each .const variable
+
+    def run(self) -> None:
+        """CTAs start in order. More than one runs at a time only where those that run do not end by themselves: they may wait for others."""
+        nx, ny, nz = self.grid
+        pending = ((x, y, z) for z in range(nz) for y in range(ny) for x in range(nx))
+        resident: list[Cta] = []
+        wanted = 1
+        while True:
+            while len(resident) < wanted and (index := next(pending, None)) is not None:
+                resident.append(Cta(self, index))
+            if not resident:
+                return
+            moved = False
+            for cta in resident:
+                moved = cta.run() or moved
+                if time.monotonic() > self.deadline:
+                    raise self.stopped(cta, faults.TIMEOUT)
+            remaining = [cta for cta in resident if not cta.finished]
+            if len(remaining) == len(resident):
+                if not moved and len(resident) < wanted:
+                    raise self.stopped(resident[0], faults.DEADLOCK)
+                wanted = 2 * len(resident)
+            resident = remaining
+
+    def stopped(self, cta: Cta, kind: int) -> Exception:
+        """The error for a launch that does not end, at one thread that shows it."""
+        warp = next(warp for warp in cta.warps if not warp.finished)
+        if warp.groups:
+            _, function, at = min(warp.groups)
+            thread, step = warp.groups[min(warp.groups)][0], self.program.codes[function].steps[at]
+        elif warp.waiting:
+            thread, step, _ = next(iter(warp.waiting.values()))[0]
+        else:
+            thread, step, _ = cta.barriers.waiting(warp)
+        return faults.error_of(kind, kernel=self.program.kernel.name, instruction=step.text, line=step.line, cta=cta.index,
+                               thread=thread.index, time_limit=self.time_limit)
+
+
+def copy_value(thread: Thread, frame: Frame, target: RegisterName | Place, value: int) -> None:
+    """Give a function's parameter or result its value, in a frame."""
+    if isinstance(target, RegisterName):
+        frame.registers[target.key] = value
+    else:
+        local = thread.local()
+        local.store(local.start + frame.base + target.offset, target.size, value)
+
+
+def value_of(thread: Thread, frame: Frame, source: RegisterName | Place) -> int:
+    """The bits of a function's parameter or result, in a frame."""
+    if isinstance(source, RegisterName):
+        return frame.registers[source.key]
+    local = thread.local()
+    return local.load(local.start + frame.base + source.offset, source.size)
+

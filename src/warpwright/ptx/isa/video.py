@@ -1,0 +1,31 @@
+"""Video instructions: on one, two or four parts of a word, with a second operation on the result.
+
+Slots: D, A, B (and C) the types; sat; op2 the second operation; mode and scale of shifts and vmad; cmp of vset; merge (op2 absent: the selected
+part of d, the rest from c). Operands: d, a, b, c; each may be a `tree.Component` that selects bytes (`.b0`) or halves (`.h1`).
+"""
+
+from warpwright.ptx.isa.table import declare
+
+TYPES = "D:{u32|s32} A:{u32|s32} B:{u32|s32}"
+OP2 = "op2:{add|min|max}"
+TWO = "=d:any, a:any, b:any"
+THREE = "=d:any, a:any, b:any, c:any"
+
+for _opcode, _meaning in (("vadd", "a + b"), ("vsub", "a - b"), ("vabsdiff", "|a - b|"), ("vmin", "min(a, b)"), ("vmax", "max(a, b)")):
+    declare(_opcode, f"d = {_meaning} of selected parts, then op2 with c, or merged into c",
+            (f"{TYPES} sat?", TWO), (f"{TYPES} sat? {OP2}?", THREE))
+for _opcode, _meaning in (("vshl", "a << b"), ("vshr", "a >> b")):
+    declare(_opcode, f"d = {_meaning} of selected parts, then op2 with c, or merged into c",
+            ("D:{u32|s32} A:{u32|s32} B:{u32} sat? mode:{clamp|wrap}", TWO),
+            (f"D:{{u32|s32}} A:{{u32|s32}} B:{{u32}} sat? mode:{{clamp|wrap}} {OP2}?", THREE))
+declare("vmad", "d = (a · b + c) >> scale", (f"{TYPES} po? sat? scale:{{shr7|shr15}}?", THREE))
+declare("vset", "d = (a cmp b) ? 1 : 0 of selected parts, then op2 with c, or merged into c",
+        ("A:{u32|s32} B:{u32|s32} cmp:{eq|ne|lt|le|gt|ge}", TWO),
+        (f"A:{{u32|s32}} B:{{u32|s32}} cmp:{{eq|ne|lt|le|gt|ge}} {OP2}?", THREE))
+for _parts in ("2", "4"):
+    for _opcode, _meaning in (("vadd", "a + b"), ("vsub", "a - b"), ("vavrg", "(a + b + 1) / 2"), ("vabsdiff", "|a - b|"), ("vmin", "min(a, b)"),
+                              ("vmax", "max(a, b)")):
+        declare(_opcode + _parts, f"d = {_meaning} in each of {_parts} parts, merged into or accumulated on c",
+                (f"{TYPES} sat?", THREE), (f"{TYPES} add", THREE))
+    declare("vset" + _parts, f"d = a cmp b in each of {_parts} parts, merged into or accumulated on c",
+            ("A:{u32|s32} B:{u32|s32} cmp:{eq|ne|lt|le|gt|ge} add?", THREE))

@@ -1,0 +1,1 @@
+"""Training: data, tokenizer, loop, optimizer, precision policy, checkpoints, report."""
