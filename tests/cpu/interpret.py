@@ -1,43 +1,19 @@
-"""Runs PTX through the interpreter by its own contract: `launch(text, kernel, grid, block, args)`."""
+"""Runs PTX on the interpreter: whole modules, or a body for each lane."""
 
 from __future__ import annotations
 
-import struct
-from types import SimpleNamespace
-
 import numpy as np
 
-from warpwright import ptx
-from warpwright.cpu import interpreter
+from warpwright import Device
 
 HEADER = ".version 8.7\n.target sm_90a\n.address_size 64\n"
 
 
-def launch(text: str, kernel: str, grid, block, args, shared_bytes: int = 0, time_limit: float = 20.0) -> dict[str, np.ndarray]:
-    """args: numpy arrays (pointers), floats (f32), ints (b32). Returns the module's variables, by name, as bytes."""
-    module = ptx.parse(text if ".version" in text else HEADER + text)
-    contents, addresses = {}, {}
-    for name, (size, _, initial, relocations) in interpreter.variables(module).items():
-        storage = np.zeros(size + 64, np.uint8)
-        start = -storage.ctypes.data % 64
-        contents[name] = storage[start:start + size]
-        contents[name][:len(initial)] = np.frombuffer(initial, np.uint8)
-        addresses[name] = contents[name].ctypes.data
-    for name, (_, _, _, relocations) in interpreter.variables(module).items():
-        for offset, target, addend in relocations:
-            contents[name][offset:offset + 8] = np.frombuffer(struct.pack("<Q", addresses[target] + addend), np.uint8)
-    block_bytes = b""
-    for argument in args:
-        if isinstance(argument, np.ndarray):
-            packed = struct.pack("<Q", argument.ctypes.data)
-        else:
-            packed = struct.pack("<f", argument) if isinstance(argument, float) else struct.pack("<I", argument & 0xFFFFFFFF)
-        block_bytes += bytes(-len(block_bytes) % len(packed)) + packed
-    ranges = [(argument.ctypes.data, argument.nbytes, f"argument {i}") for i, argument in enumerate(args) if isinstance(argument, np.ndarray)]
-    memory = SimpleNamespace(ranges=ranges, symbols=addresses)
-    three = lambda value: (*((value,) if isinstance(value, int) else value), 1, 1)[:3]  # noqa: E731
-    interpreter.run(module, kernel, three(grid), three(block), block_bytes, shared_bytes, memory, time_limit)
-    return contents
+def launch(text: str, kernel: str, grid, block, args, **launching) -> dict[str, np.ndarray]:
+    """Launch a kernel of a module given without its header. Returns the module's variables, by name, as bytes."""
+    module = Device("interpreter").load(HEADER + text)
+    module[kernel].launch(grid=grid, block=block, args=args, **launching)
+    return {name: buffer.numpy() for name, buffer in module.variables.items()}
 
 
 def each_lane(body: str, count: int = 32, *, declarations: str = "", **launching) -> np.ndarray:

@@ -100,7 +100,7 @@ def test_a_partial_last_warp_and_a_three_dimensional_block_cover_every_thread_on
     (1, (1024, 2), 4, 0, r"2048 threads; h800 takes at most 1024"),
     ((1, 70000), 32, 4, 0, r"y=70000; h800 takes 1 to 65535"),
     (1, 32, 3, 0, r"takes 4 arguments \(\.u64 x, \.u64 y, \.f32 a, \.u32 n\); 3 were given"),
-    (1, 32, 4, 300_000, r"300000 dynamic bytes of shared memory; h800 has 232448"),
+    (1, 32, 4, 300_000, r"shared_bytes=300000; h800 has 232448 a CTA"),
     (1, 32, 4, -1, r"shared_bytes=-1"),
     ("many", 32, 4, 0, r"grid='many'"),
 ])
@@ -174,7 +174,7 @@ def test_shared_memory_ends_where_the_launch_says(device):
                        parameters="").replace(".visible", ".extern .shared .align 16 .b8 buffer[];\n.visible")
     kernel = device.load(text)["k"]
     kernel.launch(1, 64, [], shared_bytes=256)
-    with pytest.raises(MemoryFault, match="outside the 128 bytes it has; is shared_bytes"):
+    with pytest.raises(MemoryFault, match="at 0x80 of shared memory, outside what the kernel has of it; does the launch"):
         kernel.launch(1, 64, [], shared_bytes=128)
 
 
@@ -188,7 +188,7 @@ def test_a_trap_raises_and_names_the_thread(device):
 def test_an_endless_loop_is_stopped_and_the_device_goes_on(device):
     text = kernel_with("LOOP: bra LOOP;", parameters="")
     started = time.monotonic()
-    with pytest.raises(KernelTimeout, match=r"time limit of 0\.3 s"):
+    with pytest.raises(KernelTimeout, match=r"still running after 0\.3 s"):
         device.load(text)["k"].launch(4, 64, [], time_limit=0.3)
     assert time.monotonic() - started < 10
     x, y = np.ones(32, np.float32), np.zeros(32, np.float32)
@@ -198,7 +198,7 @@ def test_an_endless_loop_is_stopped_and_the_device_goes_on(device):
 
 def test_a_barrier_that_some_warps_never_reach_is_a_deadlock(device):
     text = kernel_with("mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 32; @%p0 bra A; bar.sync 1, 96; A: bar.sync 2, 96; ret;", parameters="")
-    with pytest.raises(KernelTimeout, match="deadlock"):
+    with pytest.raises(KernelTimeout, match=r"bar.sync [12], 96; waits for ever"):
         device.load(text)["k"].launch(1, 64, [])
 
 
@@ -267,7 +267,7 @@ def test_a_required_block_is_held_to(device):
 
 
 def test_illegal_ptx_and_unknown_names_are_refused(device):
-    with pytest.raises(PtxError, match="13:"):
+    with pytest.raises(PtxError, match=r"16:5: expected"):
         device.load(SAXPY.replace("%ctaid.x;", "%ctaid.x"))
     with pytest.raises(LaunchError, match="no kernel 'daxpy'; it has: saxpy"):
         device.load(SAXPY)["daxpy"]

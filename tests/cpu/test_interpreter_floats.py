@@ -10,15 +10,17 @@ from warpwright.cpu.interpreter import convert, floating, floats
 from warpwright.cpu.interpreter.floats import BF16, E4M3, E5M2, F16, F32, F64, FORMATS, TF32, decode, encode
 
 # Zeros, the ends of the subnormals, ones, the largest, infinities, NaNs.
-EDGES32 = [0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x00800000, 0x80800000, 0x3F800000, 0xBF800000, 0x3F800001, 0x3F7FFFFF,
-           0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7FFFFFFF, 0x40490FDB, 0x33800000, 0x4B7FFFFF, 0xCB800001]
+EDGES32 = [0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x00800000, 0x80800000, 0x3F800000, 0xBF800000, 0x3F800001,
+           0x3F7FFFFF, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7FFFFFFF, 0x40490FDB, 0x33800000, 0x4B7FFFFF,
+           0xCB800001]
 
 
 def nasty32(count: int, seed: int) -> list[int]:
     """Random patterns, near each other in exponent half of the time, among all the edges."""
     random = np.random.default_rng(seed)
     values = random.integers(0, 2**32, count, dtype=np.uint64)
-    near = random.integers(0x3E000000, 0x41000000, count, dtype=np.uint64) | (random.integers(0, 2, count, dtype=np.uint64) << np.uint64(31))
+    near = random.integers(0x3E000000, 0x41000000, count, dtype=np.uint64)
+    near |= random.integers(0, 2, count, dtype=np.uint64) << np.uint64(31)
     return EDGES32 + np.where(random.random(count) < 0.5, values, near).tolist()
 
 
@@ -124,7 +126,7 @@ def test_canonical_nans():
 
 
 def test_f16_and_bf16_from_f32_as_torch():
-    values = nasty32(4000, 6) + [0x477FEFFF, 0x477FF000, 0x33000000, 0x33000001, 0x38FFFFFF, 0x3F808000, 0x3F818000, 0x3F808001]
+    values = [*nasty32(4000, 6), 0x477FEFFF, 0x477FF000, 0x33000000, 0x33000001, 0x38FFFFFF, 0x3F808000, 0x3F818000, 0x3F808001]
     source = torch.tensor(as_f32(values))
     for name, dtype in (("f16", torch.float16), ("bf16", torch.bfloat16)):
         expected = source.to(dtype).view(torch.int16).tolist()

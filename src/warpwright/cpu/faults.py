@@ -52,14 +52,13 @@ def access_verb(instruction: str) -> str:
             "atom": "updates", "red": "updates"}.get(opcode, "accesses")
 
 
-def describe_memory_fault(kernel: str, instruction: str, line: int | None, address: int, size: int, cta: Triple | None, thread: Triple | None,
-                          owners: Iterable[Owner], *, misaligned: bool = False, shared: bool = False, space: str | None = None) -> str:
+def describe_memory_fault(kernel: str, instruction: str, line: int | None, address: int, size: int, cta: Triple | None,
+                          thread: Triple | None, owners: Iterable[Owner], *, misaligned: bool = False, space: str | None = None) -> str:
     """The message of a MemoryFault.
 
-    address, size: of the access, in bytes. owners: the legal ranges, for naming the nearest. shared: `address` is an offset in shared
-    memory; space: the same for another space of offsets ("local", "param").
+    address, size: of the access, in bytes. owners: the legal ranges, for naming the nearest. space: "shared", "local" or "param" where
+    `address` is an offset in that memory.
     """
-    space = "shared" if shared else space
     what = f"{where(kernel, instruction, line, cta, thread)} {access_verb(instruction)} {size} bytes at {address:#x}"
     if space:
         what += f" of {space} memory"
@@ -83,7 +82,7 @@ def error_of(kind: int, *, kernel: str, instruction: str = "", line: int | None 
              thread: Triple | None = None, time_limit: float = 0.0, reason: str = "") -> KernelError | LaunchError:
     """The exception for any kind but a memory fault. `reason` is added to the message of a trap, an assertion or something unsupported."""
     place = where(kernel, instruction, line, cta, thread)
-    facts: dict[str, Any] = dict(kernel=kernel, instruction=instruction, line=line, cta=cta, thread=thread)
+    facts: dict[str, Any] = {"kernel": kernel, "instruction": instruction, "line": line, "cta": cta, "thread": thread}
     if kind == TRAP:
         return KernelTrap(f"{place} stopped the kernel{': ' + reason if reason else ''}", **facts)
     if kind == ASSERT:

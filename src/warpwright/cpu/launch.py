@@ -203,8 +203,8 @@ class Kernel:
                     raise LaunchError(f"kernel {name} requires block {(*stated, 1, 1)[:3]} (.reqntid); {block} was given")
                 if directive.name == "maxntid" and threads > math.prod(stated):
                     raise LaunchError(f"kernel {name} takes at most {math.prod(stated)} threads a CTA (.maxntid); block {block} has {threads}")
-        if shared_bytes < 0:
-            raise LaunchError(f"kernel {name}: shared_bytes={shared_bytes}; it must be at least 0")
+        if not 0 <= shared_bytes <= part.shared_per_cta:
+            raise LaunchError(f"kernel {name}: shared_bytes={shared_bytes}; {part.name} has {part.shared_per_cta} a CTA")
 
 
 class _Compiled:
@@ -220,7 +220,7 @@ class _Compiled:
 
             generated = codegen.compile_kernel(kernel.module.tree, kernel.name, block, codegen.Options())
             facts = {
-                "sites": [(site.line, site.column, site.text) for site in generated.sites],
+                "sites": [(site.line, site.column, str(site.text)) for site in generated.sites],
                 "fibers": bool(generated.uses_barrier or generated.spins), "spins": bool(generated.spins),
                 "shared": generated.shared_bytes, "local": generated.local_bytes, "stack": getattr(generated, "stack_bytes", 0),
                 "globals": list(generated.globals),

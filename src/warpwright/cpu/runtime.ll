@@ -85,10 +85,24 @@ scan:
 more:
   %round = icmp eq i32 %next, %current
   br i1 %round, label %deadlock, label %scan
-deadlock:
-  %kind = getelementptr %frame, ptr %frame, i32 0, i32 16
+deadlock:                                        ; told by one that waits, not by one that has ended
+  %mine.p = getelementptr %frame, ptr %frame, i32 0, i32 21
+  %mine = load i32, ptr %mine.p
+  %ended = icmp ne i32 %mine, 0
+  br i1 %ended, label %find, label %tell
+find:
+  %j = phi i32 [ 0, %deadlock ], [ %j1, %find ]
+  %g = getelementptr %frame, ptr %frames, i32 %j
+  %gw.p = getelementptr %frame, ptr %g, i32 0, i32 19
+  %gw = load i32, ptr %gw.p
+  %j1 = add i32 %j, 1
+  %waits = icmp ne i32 %gw, 0
+  br i1 %waits, label %tell, label %find
+tell:
+  %teller = phi ptr [ %frame, %deadlock ], [ %g, %find ]
+  %kind = getelementptr %frame, ptr %teller, i32 0, i32 16
   store i32 8, ptr %kind
-  call void @rt_fault(ptr %frame)
+  call void @rt_fault(ptr %teller)
   unreachable
 go:
   %same = icmp eq i32 %next, %current
@@ -203,7 +217,8 @@ define internal i1 @rt_arrive(ptr %frame, ptr %cta, i32 %id, i32 %threads, i32 %
   ret i1 %full
 }
 
-define internal i32 @rt_barrier_reduce(ptr %frame, i32 %id, i32 %threads, i32 %true, i32 %op) noinline {
+define internal i32 @rt_barrier_reduce(ptr %frame, i32 %barrier, i32 %threads, i32 %true, i32 %op) noinline {
+  %id = and i32 %barrier, 15
   %ctap = getelementptr %frame, ptr %frame, i32 0, i32 5
   %cta = load ptr, ptr %ctap
   %full = call i1 @rt_arrive(ptr %frame, ptr %cta, i32 %id, i32 %threads, i32 %true, i32 %op)
@@ -226,7 +241,8 @@ define internal void @rt_barrier(ptr %frame, i32 %id, i32 %threads) {
   ret void
 }
 
-define internal void @rt_barrier_arrive(ptr %frame, i32 %id, i32 %threads) noinline {
+define internal void @rt_barrier_arrive(ptr %frame, i32 %barrier, i32 %threads) noinline {
+  %id = and i32 %barrier, 15
   %ctap = getelementptr %frame, ptr %frame, i32 0, i32 5
   %cta = load ptr, ptr %ctap
   %full = call i1 @rt_arrive(ptr %frame, ptr %cta, i32 %id, i32 %threads, i32 0, i32 0)

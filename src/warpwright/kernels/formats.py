@@ -1,8 +1,8 @@
 """Narrow number formats in plain torch: FP8 with a scale per tile or block, and the 12-bit E5M6. The references of `quantize.py`.
 
 A *tile* is 1×128: 128 consecutive elements along the contraction. A *block* is 128×128. Tails may be shorter; what is stored is padded
-with zeros to whole tiles along the contraction. The scale s of a tile is amax/max (max: the format's largest number), or that rounded up to a
-power of two, at least 2^-126, and 1 for a tile of zeros. Stored is q = round(x · (1/s)), and x ≈ q · s. Rounding is to nearest even.
+with zeros to whole tiles along the contraction. The scale s of a tile is amax/max (max: the format's largest number), or that rounded up to
+a power of two, at least 2^-126, and 1 for a tile of zeros. Stored is q = round(x · (1/s)), and x ≈ q · s. Rounding is to nearest even.
 A tile that holds a NaN or an infinity is NaN as a whole.
 """
 
@@ -35,6 +35,12 @@ def padded(n: int) -> int:
     return -(-n // TILE) * TILE
 
 
+def _tiles(x: Tensor) -> Tensor:
+    """x[M, K] → FP32[M, Kp/128, 128], padded with zeros."""
+    rows, columns = x.shape
+    return pad(x.float(), (0, padded(columns) - columns)).view(rows, padded(columns) // TILE, TILE)
+
+
 def tile_scale(amax: Tensor, largest: float, power_of_two: bool = False) -> Tensor:
     """The scale for tiles whose largest magnitude is `amax` (FP32)."""
     scale = (amax / largest).clamp(min=SMALLEST_SCALE)
@@ -54,17 +60,15 @@ def _narrow(scaled: Tensor, format: str) -> Tensor:
 
 def quantize_tiles(x: Tensor, format: str = "e4m3", power_of_two: bool = False) -> Quantized:
     """Tiles along the last axis: x[M, K] → values[M, Kp] (FP8), scales[M, Kp/128], Kp = K rounded up to 128."""
-    rows, columns = x.shape
-    tiles = pad(x.float(), (0, padded(columns) - columns)).view(rows, -1, TILE)
+    tiles = _tiles(x)
     scales = tile_scale(tiles.abs().amax(-1), LARGEST[format], power_of_two)
-    return Quantized(_narrow(tiles * (1.0 / scales)[..., None], format).view(rows, -1), scales)
+    return Quantized(_narrow(tiles * (1.0 / scales)[..., None], format).flatten(1), scales)
 
 
 def dequantize_tiles(quantized: Quantized, columns: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """values[M, Kp], scales[M, Kp/128] → x[M, columns]."""
     values, scales = quantized
-    rows, width = values.shape
-    x = (values.float().view(rows, -1, TILE) * scales[..., None]).view(rows, width)
+    x = (values.float().view(*scales.shape, TILE) * scales[..., None]).flatten(1)
     return x[:, :columns].to(dtype)
 
 
@@ -74,11 +78,11 @@ def dequantize_tiles(quantized: Quantized, columns: int, dtype: torch.dtype = to
 class Chunks(NamedTuple):
     """Tokens cut into chunks of 128, each expert's run padded to whole chunks.
 
-    offsets: int32[E + 1], where each expert's chunks begin. count: chunks that are stored, at least offsets[E] (those beyond are zeros).
+    offsets: int32[E + 1], where each expert's chunks begin. stored: chunks that are stored, at least offsets[E] (those beyond are zeros).
     """
 
     offsets: Tensor
-    count: int
+    stored: int
 
 
 def chunk_tokens(rows: int, offsets: Tensor | None) -> Chunks:
@@ -104,12 +108,12 @@ def quantize_columns(x: Tensor, format: str = "e4m3", power_of_two: bool = False
     """Tiles along the first axis, stored transposed: x[M, K] → values[K, P], scales[K, P/128], P tokens in `chunk_tokens(M, offsets)`."""
     rows, columns = x.shape
     chunks = chunk_tokens(rows, offsets)
-    spread = torch.zeros(chunks.count * TILE, columns)
+    spread = torch.zeros(chunks.stored * TILE, columns)
     spread[_chunk_slots(rows, offsets, chunks)] = x.float()
-    tiles = spread.view(chunks.count, TILE, columns)
+    tiles = spread.view(chunks.stored, TILE, columns)
     scales = tile_scale(tiles.abs().amax(1), LARGEST[format], power_of_two)
     values = _narrow(tiles * (1.0 / scales)[:, None], format)
-    return Quantized(values.view(-1, columns).t().contiguous(), scales.t().contiguous())
+    return Quantized(values.flatten(0, 1).t().contiguous(), scales.t().contiguous())
 
 
 # ── blocks of 128×128 ────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,13 +154,12 @@ def quantize_e5m6(x: Tensor) -> Quantized:
     A number is the upper 12 bits of a half-precision one (sign, 5 bits of exponent, 6 of mantissa). A pair (a, b) is stored as
     a | b << 12, low byte first.
     """
-    rows, columns = x.shape
-    tiles = pad(x.float(), (0, padded(columns) - columns)).view(rows, -1, TILE)
+    tiles = _tiles(x)
     scales = tile_scale(tiles.abs().amax(-1), LARGEST["e5m6"], power_of_two=True)
     bits = round_e5m6(tiles * (1.0 / scales)[..., None]).to(torch.float16).view(torch.int16).int() >> 4 & 0xFFF
-    pairs = bits.view(rows, -1, 2)
+    pairs = bits.unflatten(-1, (TILE // 2, 2))
     word = pairs[..., 0] | pairs[..., 1] << 12
-    return Quantized(torch.stack([word, word >> 8, word >> 16], -1).to(torch.uint8).view(rows, -1), scales)
+    return Quantized(torch.stack([word, word >> 8, word >> 16], -1).to(torch.uint8).flatten(1), scales)
 
 
 def round_e5m6(x: Tensor) -> Tensor:
@@ -170,9 +173,8 @@ def round_e5m6(x: Tensor) -> Tensor:
 def dequantize_e5m6(quantized: Quantized, columns: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """values uint8[M, Kp·3/2], scales[M, Kp/128] → x[M, columns]."""
     values, scales = quantized
-    rows = values.shape[0]
-    parts = values.view(rows, -1, 3).int()
+    parts = values.view(*scales.shape, TILE // 2, 3).int()
     word = parts[..., 0] | parts[..., 1] << 8 | parts[..., 2] << 16
     halves = (torch.stack([word, word >> 12], -1) << 4).to(torch.int16).view(torch.float16)
-    x = (halves.float().view(rows, -1, TILE) * scales[..., None]).view(rows, -1)
+    x = (halves.float().flatten(2) * scales[..., None]).flatten(1)
     return x[:, :columns].to(dtype)

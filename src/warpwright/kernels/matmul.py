@@ -21,8 +21,6 @@ import torch
 from warpwright.kernels import matmul_fp32, matmul_mma
 from warpwright.kernels.matmul_tiles import CHUNK, Access, Grouping, Tiling
 
-Emulate = bool | Literal["auto"]
-
 
 # ── references ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -139,7 +137,7 @@ def fp8(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.
     """A·Bᵀ: a [M, Kp] e4m3, a_scale [M, Kp/128]; b [N, Kp] e4m3, b_scale [ceil(N/128), Kp/128], or both with E in front and offsets int32 [E+1]
     → [M, N] bf16 or f32. Kp is a multiple of 128. Forward: a = x, b = w. Data gradient: a = dy, b = wᵀ.
 
-    a_scale is read fastest where its first stride is 1. emulate: multiply in f16, for targets before sm_89.
+    a may be e5m2 (gradients). a_scale is read fastest where its first stride is 1. emulate: multiply in f16, for targets before sm_89.
     """
     experts = b.shape[0] if offsets is not None else 0
     m, n, k = a.shape[0], b.shape[-2], a.shape[1]
@@ -169,11 +167,13 @@ def fp8_weight_gradient(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor,
     return _launch_fp8(config, a, a_scale, b, b_scale, c, n, k, chunk_offsets, experts, device)
 
 
+_FORMATS: dict[torch.dtype, Literal["e4m3", "e5m2"]] = {torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2"}
+
+
 def _launch_fp8(config: matmul_mma.Config, a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, c: torch.Tensor, m: int, n: int,
                 offsets: torch.Tensor | None, experts: int, device: Any) -> torch.Tensor:
-    for name, tensor in (("a", a), ("b", b)):
-        if tensor.dtype != torch.float8_e4m3fn:
-            raise ValueError(f"fp8: {name} is {tensor.dtype}, not torch.float8_e4m3fn")
+    if a.dtype not in _FORMATS or b.dtype != torch.float8_e4m3fn:
+        raise ValueError(f"fp8: a is {a.dtype} and b {b.dtype}; expected float8_e4m3fn in both, or float8_e5m2 for a")
     if c.numel() == 0:
         return c
     k = a.shape[1]
@@ -181,7 +181,7 @@ def _launch_fp8(config: matmul_mma.Config, a: torch.Tensor, a_scale: torch.Tenso
         return c.zero_()
     a, b = _aligned(a), _aligned(b)
     a_scale = _first_dense(a_scale)
-    config = tuned(replace(config, out="bf16" if c.dtype == torch.bfloat16 else "f32"), m, n, k)
+    config = tuned(replace(config, a_format=_FORMATS[a.dtype], out="bf16" if c.dtype == torch.bfloat16 else "f32"), m, n, k)
     config = replace(config, access=_access(config, a, b, m, n))
     if config.b_scale == "row":
         b_scale = _first_dense(b_scale)
@@ -202,7 +202,11 @@ def tuned(config: Any, m: int, n: int, k: int) -> Any:
         return config
     if n <= 32:
         return replace(config, tile=(128, 32), warps=(4, 1))
-    return replace(config, tile=(128, 64) if m >= 128 else (64, 64) if m >= 64 else (32, 64), warps=(2, 2))
+    if m < 64:
+        return replace(config, tile=(32, 64), warps=(1, 4))
+    if m < 128:
+        return replace(config, tile=(64, 64), warps=(2, 2))
+    return replace(config, tile=(128, 64), warps=(2, 2) if config.dtype == "bf16" else (4, 2))
 
 
 def _access(config: Tiling, a: torch.Tensor, b: torch.Tensor, m: int, n: int) -> Access:
@@ -211,7 +215,7 @@ def _access(config: Tiling, a: torch.Tensor, b: torch.Tensor, m: int, n: int) ->
         return "elements"
     fits = m >= config.tile[0] and n >= config.tile[1] and n % 2 == 0
     pieces = 16 // config.element
-    whole = not (config.a_strided and m % pieces or config.b_strided and n % pieces)
+    whole = not ((config.a_strided and m % pieces) or (config.b_strided and n % pieces))
     if fits and whole:
         return "shifted"
     return "elements" if isinstance(config, matmul_fp32.Config) else "masked"

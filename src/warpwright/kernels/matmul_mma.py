@@ -22,12 +22,13 @@ MMA_M, MMA_N = 16, 8
 class Config(Tiling):
     """One variant of the kernel: dtype of A and B, out of C.
 
-    b_scale: fp8 scales of B by "block" (128 columns × 128 of k) or "row" (each column of C, 128 of k). emulate: fp8 by f16 `mma`, for
+    a_format: fp8 of A, e4m3 or (for gradients) e5m2; B is e4m3. b_scale: fp8 scales of B by "block" (128 columns × 128 of k) or "row" (each column of C, 128 of k). emulate: fp8 by f16 `mma`, for
     targets without e4m3. fp8 operands are k-contiguous, their k padded with zeros to a multiple of 128; offsets by k count in 128.
     """
 
     dtype: Literal["bf16", "fp8"] = "bf16"
     out: Literal["bf16", "f32"] = "f32"
+    a_format: Literal["e4m3", "e5m2"] = "e4m3"
     b_scale: Literal["block", "row"] = "block"
     emulate: bool = False
 
@@ -49,11 +50,16 @@ class Config(Tiling):
     @property
     def name(self) -> str:
         scales = "" if self.dtype == "bf16" else f"_{self.b_scale}scale" + ("_f16" if self.emulate else "")
-        return f"matmul_{self.dtype}_{self.layout}_{self.out}_{self.variant}{scales}"
+        inputs = f"{self.dtype}e5m2" if self.a_format == "e5m2" else self.dtype
+        return f"matmul_{inputs}_{self.layout}_{self.out}_{self.variant}{scales}"
 
 
 class Fragments(Operand):
-    """An operand whose stage is read as fragments of `mma`."""
+    """An operand whose stage is read as fragments of `mma`. format: of its fp8."""
+
+    def __init__(self, config: Config, extent: int, strided: bool, format: str = "e4m3"):
+        super().__init__(config, extent, strided)
+        self.emulated = format if config.emulate else None
 
     def slot(self, k: Any) -> Any:
         """Bits [t1 t0 s h i] of k become [s h t1 t0 i], the order in which a k-contiguous operand's words reach `mma` (step s, word half h,
@@ -86,28 +92,29 @@ class Fragments(Operand):
 
     def _words(self, stage: Pointer, slab: int, eight: int) -> list:
         words = ptx.ld.shared.v4.b32(stage.bytes((slab * self.extent + 8 * eight) * SLAB))
-        return [half for word in words for half in _e4m3_as_f16(word)] if self.config.emulate else words
+        return [half for word in words for half in _as_f16(word, self.emulated)] if self.emulated else words
 
     def _transposed(self, stage: Pointer, slab: int, step: int, tile: int) -> list:
         return ptx.ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16(stage.bytes((32 * slab + 16 * step) * self.pitch + 32 * tile))
 
 
-def _e4m3_as_f16(word: Any) -> list:
-    """Four e4m3 in a word as two words of two f16 each, bytes 0 and 2, then 1 and 3, times 2⁻⁸ (the exponents' biases differ by 8).
-
-    NaN (0x7F) stays NaN; subnormals and zeros are exact.
-    """
+def _as_f16(word: Any, format: str) -> list:
+    """Four fp8 in a word as two words of two f16 each, bytes 0 and 2, then 1 and 3. e5m2 is a cut f16; e4m3 comes out times 2⁻⁸ (the
+    exponents' biases differ by 8), exactly, and its NaN (0x7F) as NaN."""
     halves = []
     for shift in (0, 8):
         bytes_ = (word.as_(u32) >> shift if shift else word.as_(u32)) & 0x00FF00FF
+        if format == "e5m2":
+            halves.append((bytes_ << 8).as_(b32))
+            continue
         magnitude = bytes_ & 0x007F007F
         nan = ((magnitude + 0x00010001) >> 7 & 0x00010001) * 0x7E00
         halves.append((magnitude << 7 | (bytes_ & 0x00800080) << 8 | nan).as_(b32))
     return halves
 
 
-EMULATION_SCALE = 2.0**16  # undoes the 2⁻⁸ of both operands
-
+# What undoes the 2⁻⁸ of e4m3 in `_as_f16`, for both operands together.
+_EMULATION_SCALE = {"e4m3": 2.0**16, "e5m2": 2.0**8}
 
 
 @lru_cache(maxsize=256)
@@ -135,7 +142,7 @@ def build(config: Config) -> ptx.Kernel:
 
 
 def _product(config: Config, given: Problem) -> None:
-    a, b = Fragments(config, config.tile[0], config.a_strided), Fragments(config, config.tile[1], config.b_strided)
+    a, b = Fragments(config, config.tile[0], config.a_strided, config.a_format), Fragments(config, config.tile[1], config.b_strided)
     part = place(config, given, a, b)
     warp, lane = ptx.warpid(), ptx.laneid()
     warp_row, warp_column = warp // config.warps[1] * config.warp_tile[0], warp % config.warps[1] * config.warp_tile[1]
@@ -156,7 +163,8 @@ def _product(config: Config, given: Problem) -> None:
 
 _MMA = {
     "bf16": ptx.word("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
-    "fp8": ptx.word("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"),
+    "e4m3": ptx.word("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"),
+    "e5m2": ptx.word("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32"),
     "f16": ptx.word("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
 }
 
@@ -211,7 +219,7 @@ class Scales:
         for pointer in self.of_columns:
             ptx.add.s64(pointer, self.column_step, out=pointer)
         if self.config.emulate:
-            rows = [scale * EMULATION_SCALE for scale in rows]
+            rows = [scale * _EMULATION_SCALE[self.config.a_format] for scale in rows]
         return rows, columns
 
     def _load(self, pointer: Pointer, inside: Any) -> Any:
@@ -220,7 +228,7 @@ class Scales:
 
 def _multiply_scaled(config: Config, a: Fragments, b: Fragments, stage_a: Pointer, stage_b: Pointer, sums: list, scales: Scales) -> None:
     """Add a stage's products, which share their scales, to the sums: products first on their own, then scaled in FP32."""
-    mma, zero = _MMA["f16" if config.emulate else "fp8"], ptx.var(f32, 0.0)
+    mma, zero = _MMA["f16" if config.emulate else config.a_format], ptx.var(f32, 0.0)
     row_scales, column_scales = scales.read()
     columns: list = [[] for _ in sums[0]]
     for slab in range(config.slabs):

@@ -42,12 +42,13 @@ class Recipe:
     cache: Cache = "fp8"
     """Inputs of linears, for their weight gradients."""
     after_attention: Cache = "e5m6"
-    """The input of the linear after attention (role "after_attention"), which attention's backward is sensitive to; its scales are powers of two."""
+    """The input of the linear after attention (role "after_attention"), to which attention's backward is sensitive."""
     swiglu: Cache = "fp8"
-    """The inputs of SwiGLU; its output is not kept, but computed again in the backward pass (`Ops.swiglu_linear`), if recompute_swiglu."""
+    """The inputs of SwiGLU, where recompute_swiglu."""
     recompute_swiglu: bool = True
+    """SwiGLU's output is not kept as the next linear's input: the backward pass computes it again from its inputs (`Ops.swiglu_linear`)."""
     recompute_norms: bool = True
-    """RMSNorm outputs and latent attention's up-projections are computed again in the backward pass. (Memory only: the numbers are the same.)"""
+    """RMSNorm and latent attention's up-projections are computed again in the backward pass. (For memory; the numbers are the same.)"""
     activations: Wide = "bf16"
     """What flows between operations. The residual stream, norms, attention and the gate are computed in this or wider."""
     kept: Wide = "bf16"

@@ -1,19 +1,11 @@
-"""Tokens to tree: a recursive descent over the whole of PTX's syntax. What an instruction means is `ptx.isa`'s business.
-
-A name is a Register if a `.reg` in scope declares it or if it starts with `%` and nothing else declares it; any other name is a Symbol.
-Constant expressions are folded as ptxas folds them: 64-bit integers (unsigned once a `U` operand is in it), or doubles.
-"""
+"""Tokens to tree: a recursive descent over the whole of PTX's syntax. What an instruction means is `ptx.isa`'s business."""
 
 from __future__ import annotations
 
-import math
 import re
-import struct
-from typing import NoReturn
 
-from warpwright.errors import PtxError
 from warpwright.ptx import tree
-from warpwright.ptx.lexer import tokenize
+from warpwright.ptx.operands import OperandReader, Scope
 
 LINKAGES = ("visible", "extern", "weak", "common")
 SPACES = ("global", "shared", "const", "local", "param", "tex", "reg")
@@ -22,15 +14,6 @@ FUNCTION_DIRECTIVES = {
     "maxntid", "reqntid", "minnctapersm", "maxnctapersm", "maxnreg", "noreturn", "pragma", "reqnctapercluster", "explicitcluster",
     "maxclusterrank", "blocksareclusters", "abi_preserve", "abi_preserve_control", "callprototype",
 }
-# Special registers with components: `%tid.x` is one register's name, not a part of `%tid`.
-_DOTTED = {"%tid", "%ntid", "%ctaid", "%nctaid", "%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid"}
-_MASK64 = (1 << 64) - 1
-
-# Binary operators of constant expressions, by how tightly they bind.
-_PRECEDENCE = {
-    "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, "<=": 7, ">": 7, ">=": 7,
-    "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
-}
 
 
 def parse(text: str, file: str | None = None) -> tree.Module:
@@ -38,71 +21,10 @@ def parse(text: str, file: str | None = None) -> tree.Module:
     return _Parser(text, file).module()
 
 
-class _Scope:
-    """The names that one pair of braces declares. `ranges` holds `%r<10>` as prefix → count."""
-
-    __slots__ = ("ranges", "registers", "symbols")
-
-    def __init__(self) -> None:
-        self.registers: set[str] = set()
-        self.ranges: dict[str, int] = {}
-        self.symbols: set[str] = set()
-
-
-class _Parser:
+class _Parser(OperandReader):
     def __init__(self, text: str, file: str | None):
-        self.tokens = tokenize(text, file)
-        self.kinds, self.texts = self.tokens.kinds, self.tokens.texts
-        self.at = 0
-        self.scopes = [_Scope()]
+        super().__init__(text, file)
         self.mnemonics: dict[str, tuple[str, tuple[str, ...]]] = {}
-
-    # ── small steps ──────────────────────────────────────────────────────────────────────────────────────────────
-
-    def fail(self, message: str, index: int | None = None) -> NoReturn:
-        raise self.tokens.error(message, self.at if index is None else index)
-
-    def shown(self) -> str:
-        """The current token, for a message."""
-        return "the end of the file" if self.kinds[self.at] == "end" else f"'{self.texts[self.at]}'"
-
-    def accept(self, kind: str) -> bool:
-        """Step over a mark if it is the next token."""
-        if self.kinds[self.at] == kind:
-            self.at += 1
-            return True
-        return False
-
-    def expect(self, kind: str, where: str) -> None:
-        if self.kinds[self.at] != kind:
-            self.fail(f"expected '{kind}' {where}, found {self.shown()}")
-        self.at += 1
-
-    def dot(self) -> str | None:
-        """The next token without its dot if it is a modifier or directive."""
-        return self.texts[self.at][1:] if self.kinds[self.at] == "dot" else None
-
-    def accept_dot(self, name: str) -> bool:
-        if self.kinds[self.at] == "dot" and self.texts[self.at] == "." + name:
-            self.at += 1
-            return True
-        return False
-
-    def name(self, what: str) -> str:
-        if self.kinds[self.at] != "word" or "." in self.texts[self.at]:
-            self.fail(f"expected {what}, found {self.shown()}")
-        self.at += 1
-        return self.texts[self.at - 1]
-
-    def position(self, index: int | None = None) -> tree.Position:
-        return self.tokens.position(self.at if index is None else index)
-
-    def integer(self, what: str) -> int:
-        start = self.at
-        value = self.expression()
-        if not isinstance(value, tree.Integer):
-            self.fail(f"expected {what}, an integer", start)
-        return value.value
 
     # ── module ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -136,9 +58,6 @@ class _Parser:
             self.at += 1
             items.append(tree.Directive("@@DWARF", (self.texts[start][7:].strip(),), position=self.position(start)))
             return
-        if kind == ";":
-            self.at += 1
-            return
         directive = self.dot()
         if directive is None:
             self.fail(f"expected a directive such as '.global', '.func' or '.entry', found {self.shown()}")
@@ -167,7 +86,7 @@ class _Parser:
         if self.dot() == "attribute":
             here = self.at
             directives.append(tree.Directive("attribute", self.attribute(), position=self.position(here)))
-        self.scopes.append(_Scope())
+        self.scopes.append(Scope())
         results: tuple[tree.Variable, ...] = ()
         if self.kinds[self.at] == "(":
             if kernel:
@@ -221,12 +140,10 @@ class _Parser:
                 statements.append(self.guarded())
             elif kind == "{":
                 position = self.position()
-                self.scopes.append(_Scope())
+                self.scopes.append(Scope())
                 inner = self.block()
                 self.scopes.pop()
                 statements.append(tree.Block(inner, position))
-            elif kind == ";":
-                self.at += 1
             elif kind == "end":
                 self.fail("this '{' is never closed", opening)
             else:
@@ -404,18 +321,6 @@ class _Parser:
             return tree.Generic(tree.Symbol(symbol, offset + self.offset(), inner))
         return tree.Symbol(name, self.offset(), position)
 
-    def offset(self) -> int:
-        """`+4`, `+-4`, `+4+8`: the sum."""
-        total = 0
-        while self.accept("+"):
-            value = self.unary()
-            if not isinstance(value, tree.Integer):
-                self.fail("an address offset is an integer", self.at - 1)
-            total += value.value
-        if self.kinds[self.at] == "-":
-            self.fail("PTX has no '-' between an address and its offset: write '+-' and the number")
-        return total
-
     def attribute(self) -> tuple[str, ...]:
         """The words inside `.attribute( … )`: `managed`, or `unified(a, b)` as one word."""
         self.at += 1
@@ -559,301 +464,3 @@ class _Parser:
             self.fail(f"expected ',' or ';' after an operand of '{text}', found {self.shown()}")
         self.at += 1
         return tree.Instruction(opcode, parts, tuple(operands), guard, self.position(start))
-
-    def call_operand(self) -> tree.Operand:
-        if self.kinds[self.at] != "(":
-            return self.operand()
-        position = self.position()
-        self.at += 1
-        elements: list[tree.Operand] = []
-        while self.kinds[self.at] != ")":
-            if elements:
-                self.expect(",", "between arguments")
-            elements.append(self.operand())
-        self.at += 1
-        return tree.Arguments(tuple(elements), position)
-
-    def operand(self) -> tree.Operand:
-        kind = self.kinds[self.at]
-        if kind == "word":
-            first: tree.Operand = self.word_operand()
-            if self.kinds[self.at] == "|":
-                position = self.position(self.at - 1)
-                self.at += 1
-                return tree.Pair(first, self.word_operand(), position)
-            return first
-        if kind == "[":
-            return self.address()
-        if kind == "{":
-            return self.vector()
-        if kind in ("!", "-") and self.kinds[self.at + 1] == "word":
-            position = self.position()
-            self.at += 1
-            if self.texts[self.at] != "WARP_SZ":
-                inner = self.word_operand()
-                if not isinstance(inner, tree.Register | tree.Component):
-                    self.fail(f"'{kind}' stands before a register or a number only", self.at - 1)
-                return (tree.Negated if kind == "!" else tree.Negative)(inner, position)  # type: ignore[arg-type]
-            self.at -= 1
-        return self.expression()
-
-    def word_operand(self) -> tree.Operand:
-        """A register, a part of one, a symbol with an offset, `_`, or WARP_SZ."""
-        if self.kinds[self.at] != "word":
-            self.fail(f"expected a name, found {self.shown()}")
-        text, position = self.texts[self.at], self.position()
-        if text == "WARP_SZ":
-            return self.expression()
-        self.at += 1
-        if text == "_":
-            return tree.Sink(position)
-        if "." in text:
-            base, _, part = text.partition(".")
-            if base in _DOTTED:
-                return tree.Register(text, position)
-            return tree.Component(tree.Register(base, position), part, position)
-        if self.is_register(text):
-            return tree.Register(text, position)
-        if self.kinds[self.at] == "[":  # `table[3]`, an address
-            self.fail(f"write the address of an element of '{text}' as '{text}+bytes'")
-        return tree.Symbol(text, self.offset(), position)
-
-    def is_register(self, name: str) -> bool:
-        for scope in reversed(self.scopes):
-            if name in scope.registers:
-                return True
-            if name in scope.symbols:
-                return False
-            if scope.ranges:
-                prefix = name.rstrip("0123456789")
-                while len(prefix) < len(name):  # `%r1<4>` makes %r10 … %r13: the prefix may end in digits
-                    if prefix in scope.ranges:
-                        return True
-                    prefix = name[: len(prefix) + 1]
-        return name[0] == "%"
-
-    def vector(self) -> tree.Vector:
-        position = self.position()
-        self.at += 1
-        elements: list[tree.Operand] = []
-        while self.kinds[self.at] != "}":
-            if elements:
-                self.expect(",", "between a vector's elements")
-            elements.append(self.operand())
-        self.at += 1
-        return tree.Vector(tuple(elements), position)
-
-    def address(self) -> tree.Address:
-        position = self.position()
-        self.at += 1
-        base: tree.Register | tree.Symbol | None = None
-        offset = 0
-        if self.kinds[self.at] == "word":
-            text, place = self.texts[self.at], self.position()
-            self.at += 1
-            if self.is_register(text):
-                base = tree.Register(text, place)
-                offset = self.offset()
-            else:
-                base = tree.Symbol(text, 0, place)
-                if self.accept("["):
-                    self.fail(f"write the address of an element of '{text}' as '{text}+bytes'")
-                offset = self.offset()
-        else:
-            offset = self.integer("an address")
-        more: list[tree.Operand] = []
-        while self.accept(","):
-            more.append(self.operand())
-        self.expect("]", "after an address")
-        coordinates = more.pop() if more else None
-        return tree.Address(base, offset, coordinates, tuple(more), position)
-
-    # ── constant expressions ─────────────────────────────────────────────────────────────────────────────────────
-
-    def expression(self) -> tree.Integer | tree.Float:
-        """A constant, folded."""
-        start = self.at
-        value = self.binary(1)
-        if self.kinds[self.at] == "?":
-            self.at += 1
-            yes = self.expression()
-            self.expect(":", "in a conditional constant")
-            no = self.expression()
-            chosen = yes if _truth(value) else no
-            return _at(chosen, self.position(start))
-        return value
-
-    def binary(self, least: int) -> tree.Integer | tree.Float:
-        left = self.unary()
-        while (level := _PRECEDENCE.get(self.kinds[self.at], 0)) >= least:
-            operator, here = self.kinds[self.at], self.at
-            self.at += 1
-            right = self.binary(level + 1)
-            try:
-                left = _fold(operator, left, right)
-            except ZeroDivisionError:
-                self.fail("a constant divided by zero", here)
-            except TypeError:
-                self.fail(f"'{operator}' takes integers", here)
-        return left
-
-    def unary(self) -> tree.Integer | tree.Float:
-        operator = self.kinds[self.at]
-        if operator not in ("-", "+", "!", "~"):
-            return self.primary()
-        start = self.at
-        position = self.position()
-        self.at += 1
-        value = self.unary()
-        if operator == "+":
-            return _at(value, position)
-        if operator == "!":
-            return tree.Integer(int(not _truth(value)), False, position)
-        if isinstance(value, tree.Float):
-            if operator == "~":
-                self.fail("'~' takes an integer", start)
-            return tree.Float(value.bits ^ (1 << value.width - 1), value.width, position)
-        return _integer(-value.value if operator == "-" else ~value.value, value.unsigned, position)
-
-    def primary(self) -> tree.Integer | tree.Float:
-        start = self.at
-        kind, text = self.kinds[start], self.texts[start]
-        if kind == "number":
-            self.at += 1
-            return self.number(text, start)
-        if kind == "(":
-            self.at += 1
-            cast = self.dot()
-            if cast is not None:
-                if cast not in ("s64", "u64"):
-                    self.fail(f"a constant is cast to '.s64' or '.u64', not '.{cast}'")
-                self.at += 1
-                self.expect(")", "after the cast")
-                value = self.unary()
-                number = value.value if isinstance(value, tree.Integer) else int(_double(value))
-                if cast == "u64":
-                    return tree.Integer(number & _MASK64, True, self.position(start))
-                return _integer(number, False, self.position(start))
-            value = self.expression()
-            self.expect(")", "in a constant")
-            return _at(value, self.position(start))
-        if kind == "word" and text == "WARP_SZ":
-            self.at += 1
-            return tree.Integer(32, False, self.position(start))
-        self.fail(f"expected an operand, found {self.shown()}")
-
-    def number(self, text: str, index: int) -> tree.Integer | tree.Float:
-        position = self.tokens.position(index)
-        prefix = text[:2].lower()
-        if prefix in ("0f", "0d"):
-            width = 32 if prefix == "0f" else 64
-            if len(text) != 2 + width // 4:
-                self.fail(f"'{text}': a {width}-bit float has {width // 4} hexadecimal digits after '{text[:2]}'", index)
-            return tree.Float(int(text[2:], 16), width, position)
-        if "." in text or (prefix != "0x" and ("e" in text or "E" in text)):
-            return _float(float(text), position)
-        digits = text.removesuffix("U")
-        unsigned = digits is not text
-        try:
-            if prefix == "0x":
-                value = int(digits[2:], 16)
-            elif prefix == "0b":
-                value = int(digits[2:], 2)
-            elif len(digits) > 1 and digits[0] == "0":
-                value = int(digits, 8)
-            else:
-                value = int(digits)
-        except ValueError:
-            self.fail(f"'{text}' is not a number", index)
-        if value > _MASK64:
-            self.fail(f"'{text}' does not fit in 64 bits", index)
-        return tree.Integer(value, unsigned, position)
-
-
-# ── folding ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _at(value: tree.Integer | tree.Float, position: tree.Position) -> tree.Integer | tree.Float:
-    if isinstance(value, tree.Integer):
-        return tree.Integer(value.value, value.unsigned, position)
-    return tree.Float(value.bits, value.width, position)
-
-
-def _float(value: float, position: tree.Position | None = None) -> tree.Float:
-    return tree.Float(struct.unpack("<Q", struct.pack("<d", value))[0], 64, position)
-
-
-def _double(value: tree.Integer | tree.Float) -> float:
-    if isinstance(value, tree.Integer):
-        return float(value.value)
-    if value.width == 32:
-        return struct.unpack("<f", struct.pack("<I", value.bits))[0]
-    return struct.unpack("<d", struct.pack("<Q", value.bits))[0]
-
-
-def _truth(value: tree.Integer | tree.Float) -> bool:
-    return value.value != 0 if isinstance(value, tree.Integer) else _double(value) != 0.0
-
-
-def _integer(value: int, unsigned: bool, position: tree.Position | None = None) -> tree.Integer:
-    """A folded integer wrapped to 64 bits."""
-    value &= _MASK64
-    if not unsigned and value >> 63:
-        value -= 1 << 64
-    return tree.Integer(value, unsigned, position)
-
-
-def _fold(operator: str, left: tree.Integer | tree.Float, right: tree.Integer | tree.Float) -> tree.Integer | tree.Float:
-    position = left.position
-    if operator in ("&&", "||"):
-        a, b = _truth(left), _truth(right)
-        return tree.Integer(int(a and b if operator == "&&" else a or b), False, position)
-    if isinstance(left, tree.Float) or isinstance(right, tree.Float):
-        return _fold_floats(operator, _double(left), _double(right), position)
-    unsigned = left.unsigned or right.unsigned or max(left.value, right.value) >> 63 > 0
-    if operator in ("<<", ">>"):  # a shift has its left operand's type
-        unsigned = left.unsigned or left.value >> 63 > 0
-        shift = min(right.value & _MASK64, 64)
-        return _integer(left.value << shift if operator == "<<" else left.value >> shift, unsigned, position)
-    a, b = (left.value & _MASK64, right.value & _MASK64) if unsigned else (left.value, right.value)
-    match operator:
-        case "+":
-            return _integer(a + b, unsigned, position)
-        case "-":
-            return _integer(a - b, unsigned, position)
-        case "*":
-            return _integer(a * b, unsigned, position)
-        case "/" | "%":
-            quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-            return _integer(quotient if operator == "/" else a - quotient * b, unsigned, position)
-        case "&":
-            return _integer(a & b, unsigned, position)
-        case "|":
-            return _integer(a | b, unsigned, position)
-        case "^":
-            return _integer(a ^ b, unsigned, position)
-    return tree.Integer(int(_compare(operator, a, b)), False, position)
-
-
-def _fold_floats(operator: str, a: float, b: float, position: tree.Position | None) -> tree.Integer | tree.Float:
-    match operator:
-        case "+":
-            return _float(a + b, position)
-        case "-":
-            return _float(a - b, position)
-        case "*":
-            return _float(a * b, position)
-        case "/":
-            if b == 0:
-                return _float(math.copysign(math.inf, a) * math.copysign(1.0, b) if a else math.nan, position)
-            return _float(a / b, position)
-    if operator in ("==", "!=", "<", "<=", ">", ">="):
-        return tree.Integer(int(_compare(operator, a, b)), False, position)
-    raise TypeError(operator)
-
-
-def _compare(operator: str, a: float, b: float) -> bool:
-    return {"==": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator]
-
-
-__all__ = ["PtxError", "parse"]

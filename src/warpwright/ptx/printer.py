@@ -93,7 +93,7 @@ def _instruction(instruction: tree.Instruction) -> str:
     if instruction.guard:
         text = f"@{'!' if instruction.guard.negated else ''}{instruction.guard.register.name} {text}"
     if instruction.operands:
-        text += " " + ", ".join(_operand(operand) for operand in instruction.operands)
+        text += " " + ", ".join(print_operand(operand) for operand in instruction.operands)
     return text + ";"
 
 
@@ -125,9 +125,9 @@ def _initializer(value: tree.Initializer) -> str:
         return "{" + ", ".join(_initializer(inner) for inner in value) + "}"
     if isinstance(value, tree.Generic):
         symbol = value.symbol
-        text = f"generic({symbol.name}){_offset(symbol.offset)}" if value.generic else _operand(symbol)
+        text = f"generic({symbol.name}){_offset(symbol.offset)}" if value.generic else print_operand(symbol)
         return text if value.mask is None else f"0x{value.mask:X}({text})"
-    return _operand(value)
+    return print_operand(value)
 
 
 def _directive(directive: tree.Directive) -> str:
@@ -190,7 +190,8 @@ def _offset(offset: int) -> str:
     return f"+{offset}" if offset else ""
 
 
-def _operand(operand: tree.Operand) -> str:
+def print_operand(operand: tree.Operand) -> str:
+    """An operand as it is written."""
     match operand:
         case tree.Register(name=name):
             return name
@@ -201,24 +202,24 @@ def _operand(operand: tree.Operand) -> str:
         case tree.Symbol(name=name, offset=offset):
             return f"{name}{_offset(offset)}"
         case tree.Address(base=base, offset=offset, coordinates=coordinates, more=more):
-            text = str(offset) if base is None else f"{_operand(base)}{_offset(offset)}"
+            text = str(offset) if base is None else f"{print_operand(base)}{_offset(offset)}"
             rest = (*more, coordinates) if coordinates is not None else more
-            return f"[{', '.join([text, *(_operand(part) for part in rest)])}]"
+            return f"[{', '.join([text, *(print_operand(part) for part in rest)])}]"
         case tree.Vector(elements=elements):
-            return "{" + ", ".join(_operand(element) for element in elements) + "}"
+            return "{" + ", ".join(print_operand(element) for element in elements) + "}"
         case tree.Negated(operand=inner):
-            return f"!{_operand(inner)}"
+            return f"!{print_operand(inner)}"
         case tree.Negative(operand=inner):
-            return f"-{_operand(inner)}"
+            return f"-{print_operand(inner)}"
         case tree.Component(operand=inner, name=name):
             return f"{inner.name}.{name}"
         case tree.Pair(first=first, second=second):
-            return f"{_operand(first)}|{_operand(second)}"
+            return f"{print_operand(first)}|{print_operand(second)}"
         case tree.Sink():
             return "_"
         case tree.Arguments(elements=elements):
-            return "(" + ", ".join(_operand(element) for element in elements) + ")"
+            return "(" + ", ".join(print_operand(element) for element in elements) + ")"
     raise TypeError(f"no operand of PTX: {operand!r}")
 
 
-__all__ = ["print_module", "print_statement"]
+__all__ = ["print_module", "print_operand", "print_statement"]

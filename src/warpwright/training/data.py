@@ -143,10 +143,15 @@ class TokenStream:
         starts = np.random.default_rng((seed, step)).integers(0, len(self) - sequence - 1, batch)
         return torch.from_numpy(self.tokens[starts[:, None] + np.arange(sequence + 2)].astype(np.int64))
 
-    def sequential(self, batch: int, sequence: int) -> Iterator[torch.Tensor]:
-        """The stream from its start, without overlap: int64 [up to batch, sequence + 2] each; a last part of a sequence is left out."""
+    def sequential(self, batch: int, sequence: int, limit: int | None = None) -> Iterator[torch.Tensor]:
+        """The stream cut into sequences without overlap, all or `limit` of them spread evenly: int64 [up to batch, sequence + 2] each.
+
+        A last part shorter than a sequence is left out.
+        """
         self.require(sequence)
         starts = np.arange(0, len(self) - sequence - 1, sequence)
+        if limit is not None and limit < len(starts):
+            starts = starts[np.arange(limit) * len(starts) // limit]
         for first in range(0, len(starts), batch):
             rows = starts[first:first + batch, None] + np.arange(sequence + 2)
             yield torch.from_numpy(self.tokens[rows].astype(np.int64))

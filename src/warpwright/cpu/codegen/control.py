@@ -79,7 +79,8 @@ class Control:
             e.do(f"store i32 0, ptr {self.slot(position)}")
             e.do(f"br label %F{position}")
             return
-        full = e.ins(f"icmp eq i32 {mask}, -1")
+        waiting = e.ins(f"load i32, ptr {self.slot(position)}")  # this block is also reached without the gate
+        full = e.ins(f"icmp eq i32 {waiting}, -1")
         e.do(f"br i1 {full}, label %J{position}, label %P{position}")
         e.start(f"J{position}")
         e.do(f"store i32 0, ptr {self.slot(position)}")

@@ -36,9 +36,8 @@ class Host:
     """What of the host's instruction set the lowerings use."""
 
     avx512: bool = False
-    bf16: bool = False
     fp16: bool = False
-    amx: bool = False
+    vbmi: bool = False
 
 
 def float_constant(bits: int, kind: str) -> str:
@@ -185,16 +184,30 @@ class Emitter:
             self.declarations[full] = f"declare {out} {full}({', '.join([ty] * len(operands))}{extra_types})"
         return self.ins(f"call {out} {full}({', '.join(f'{ty} {operand}' for operand in operands)}{extra})")
 
-    def wide16(self, name: str, *operands: str, middle: str = "", middle_types: str = "", extra: str = "", extra_types: str = "") -> str:
-        """An AVX-512 intrinsic on <16 x float>, applied to both halves of <32 x float> operands."""
-        half = "<16 x float>"
-        types = ", ".join([half] * len(operands) + [part for part in (middle_types, extra_types) if part])
-        self.declarations["@" + name] = f"declare {half} @{name}({types})"
+    def wide(self, name: str, kind: str, *operands: str, after: str = "", after_types: str = "") -> str:
+        """An AVX-512 intrinsic on 512-bit vectors, applied to operands of the current width part by part. `after` are further operands."""
+        n = 512 // BITS[kind]
+        part_type = f"<{n} x {kind}>"
+        self.declarations["@" + name] = f"declare {part_type} @{name}({', '.join([part_type] * len(operands) + [after_types] * bool(after))})"
         parts = []
-        for start in (0, 16):
-            given = [f"{half} {self.shuffle(operand, 'float', range(start, start + 16))}" for operand in operands]
-            parts.append(self.ins(f"call {half} @{name}({', '.join(given + [part for part in (middle, extra) if part])})"))
-        return self.shuffle(parts[0], "float", range(32), 16, parts[1])
+        for start in range(0, self.width, n):
+            given = []
+            for operand in operands:
+                if self.width < n:
+                    one = operand if self.width > 1 else self.ins(f"insertelement <1 x {kind}> poison, {kind} {operand}, i64 0")
+                    given.append(self.shuffle(one, kind, [i % self.width for i in range(n)], self.width))
+                else:
+                    given.append(self.shuffle(operand, kind, range(start, start + n), self.width))
+            arguments = [f"{part_type} {part}" for part in given] + [after] * bool(after)
+            parts.append(self.ins(f"call {part_type} @{name}({', '.join(arguments)})"))
+        if self.width == 1:
+            return self.ins(f"extractelement {part_type} {parts[0]}, i64 0")
+        if self.width < n:
+            return self.shuffle(parts[0], kind, range(self.width), n)
+        while len(parts) > 1:
+            parts = [self.shuffle(x, kind, range(2 * n), n, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+            n *= 2
+        return parts[0]
 
     # ── scalars and vectors ──────────────────────────────────────────────────────────────────────────────────────
 

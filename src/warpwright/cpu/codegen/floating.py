@@ -14,6 +14,7 @@ from warpwright.cpu.codegen import integer, mathlib
 from warpwright.cpu.codegen.emitter import BITS, LLVM_TYPE, Emitter, float_constant
 from warpwright.cpu.codegen.lowering import pure
 
+_EMBEDDED = {"rm": 9, "rp": 10, "rz": 11}  # AVX-512's codes, with exceptions suppressed
 NAN = {"float": float_constant(0x7FFFFFFF, "float"), "double": float_constant(0x7FF8000000000000, "double")}
 
 
@@ -163,6 +164,9 @@ def arithmetic(e: Emitter, name: str, type_: str, operands: list[str], rounding:
         name, operands = "div", [e.k(kind, 1.0), operands[0]]
     if rounding == "rn":
         return _near(e, name, kind, operands)
+    if e.host.avx512:  # the rounding mode is part of the instruction
+        intrinsic = {"fma": "vfmadd"}.get(name, name) + (".ps.512" if kind == "float" else ".pd.512")
+        return e.wide(f"llvm.x86.avx512.{intrinsic}", kind, *operands, after=f"i32 {_EMBEDDED[rounding]}", after_types="i32")
     if kind == "float":
         wide = [e.cast("fpext", x, "float", "double") for x in operands]
         if name == "add":
@@ -319,9 +323,11 @@ def least(e: Emitter, name: str, kind: str, a: str, b: str, nan: bool) -> str:
     """min or max with -0 below +0. A NaN loses to a number, or with `nan` wins."""
     if nan:
         result = e.intrinsic(f"llvm.{name}imum", kind, a, b)
-    elif e.host.avx512 and e.width == 32 and kind == "float":
-        result = e.wide16("llvm.x86.avx512.mask.range.ps.512", a, b, middle=f"i32 {4 if name == 'min' else 5}",
-                          middle_types="i32", extra="<16 x float> zeroinitializer, i16 -1, i32 4", extra_types="<16 x float>, i16, i32")
+    elif e.host.avx512 and e.width > 1:
+        letter, n = ("s", 16) if kind == "float" else ("d", 8)
+        result = e.wide(f"llvm.x86.avx512.mask.range.p{letter}.512", kind, a, b,
+                        after=f"i32 {4 if name == 'min' else 5}, <{n} x {kind}> zeroinitializer, i{n} -1, i32 4",
+                        after_types=f"i32, <{n} x {kind}>, i{n}, i32")
     else:
         result = e.intrinsic(f"llvm.{name}imumnum", kind, a, b)
     return e.select(e.fcmp("uno", kind, result, result), kind, e.k(kind, NAN[kind]), result) if nan else result

@@ -69,7 +69,12 @@ def emit(e: Emitter, op: Op) -> None:
         return
     outer = e.mask
     e.mask = guard_mask(e, op)
+    do, done = e.label("guarded"), e.label("after")
+    e.do(f"br i1 {e.ins(f'icmp ne i32 {e.mask}, 0')}, label %{do}, label %{done}")
+    e.start(do)
     lowering.function(e, op)
+    e.do(f"br label %{done}")
+    e.start(done)
     e.mask = outer
 
 

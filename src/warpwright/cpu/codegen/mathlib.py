@@ -59,9 +59,9 @@ def ex2(e: Emitter, x: str, ftz: bool) -> str:
     whole = e.intrinsic("llvm.rint", "float", x)
     rest = e.bin("fsub", "float", x, whole)
     value = fma(e, polynomial(e, rest, _EX2), rest, e.k("float", 1.0))
-    if e.host.avx512 and e.width == 32:
-        result = e.wide16("llvm.x86.avx512.mask.scalef.ps.512", value, whole, extra="<16 x float> zeroinitializer, i16 -1, i32 4",
-                          extra_types="<16 x float>, i16, i32")
+    if e.host.avx512:
+        result = e.wide("llvm.x86.avx512.mask.scalef.ps.512", "float", value, whole, after="<16 x float> zeroinitializer, i16 -1, i32 4",
+                        after_types="<16 x float>, i16, i32")
     else:
         n = e.ins(f"call {e.ty('i32')} {_fptosi(e)}({e.ty('float')} {whole})")
         half = e.bin("ashr", "i32", n, e.k("i32", 1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from warpwright.cpu.interpreter import barrier, mbarrier, memory_access, opcodes  # noqa: F401  each registers its instructions
 from warpwright.cpu.interpreter.machine import Launch
 from warpwright.cpu.interpreter.memory import GlobalMemory
-from warpwright.cpu.interpreter.program import Program, size_of, variables
+from warpwright.cpu.interpreter.program import Program, size_of
 from warpwright.errors import LaunchError
 from warpwright.ptx import tree
 
@@ -34,4 +34,4 @@ def run(module: tree.Module, kernel: str, grid: tuple[int, int, int], block: tup
     launch.run()
 
 
-__all__ = ["run", "variables"]
+__all__ = ["run"]

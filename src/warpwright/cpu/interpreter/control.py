@@ -50,6 +50,8 @@ def branch(decoder: Decoder, instruction: tree.Instruction, labels) -> Step:
 def indexed_branch(decoder: Decoder, instruction: tree.Instruction, labels) -> Step:
     index = decoder.reader(instruction.operands[0], "u32")
     listed = instruction.operands[1]
+    if not isinstance(listed, tree.Symbol):
+        raise ValueError("brx.idx names a list of branch targets")
     step = Step(instruction, "branch")
 
     def fix() -> None:
@@ -67,7 +69,7 @@ def indexed_branch(decoder: Decoder, instruction: tree.Instruction, labels) -> S
 class Call:
     """A call instruction: how its arguments are read and where its results go."""
 
-    def __init__(self, arguments: list[Callable], results: list[tuple[RegisterName | Place, Callable | None]]):
+    def __init__(self, arguments: list[Callable], results: list[tuple[RegisterName | Place | None, Callable | None]]):
         self.arguments, self.results = arguments, results
 
     def begin(self, thread, code: Code, follow):
@@ -84,15 +86,15 @@ class Call:
             value = machine.value_of(thread, left, source)
             if write is not None:
                 write(thread, value)
-            else:
+            elif target is not None:
                 machine.copy_value(thread, thread.frame, target, value)
 
 
 def call(decoder: Decoder, instruction: tree.Instruction) -> Step:
     operands = list(instruction.operands)
-    results = operands.pop(0).elements if isinstance(operands[0], tree.Arguments) else ()
-    target = operands.pop(0)
-    arguments = operands.pop(0).elements if operands and isinstance(operands[0], tree.Arguments) else ()
+    where = next(i for i, operand in enumerate(operands) if not isinstance(operand, tree.Arguments))
+    target = operands[where]
+    results, arguments = elements(operands[:where]), elements(operands[where + 1:])
     described = Call([argument_reader(decoder, argument) for argument in arguments], [destination(decoder, result) for result in results])
     program = decoder.program
     name = program.aliases.get(target.name, target.name) if isinstance(target, tree.Symbol) else None
@@ -117,6 +119,11 @@ def call(decoder: Decoder, instruction: tree.Instruction) -> Step:
         return described.begin(thread, program.codes[index], follow)
 
     return Step(instruction, "call", indirect)
+
+
+def elements(operands: list[tree.Operand]) -> tuple[tree.Operand, ...]:
+    """What stands in the parentheses that come first, if any."""
+    return operands[0].elements if operands and isinstance(operands[0], tree.Arguments) else ()
 
 
 def argument_reader(decoder: Decoder, argument: tree.Operand) -> Callable:
@@ -146,7 +153,7 @@ def builtin(described: Call, function: Callable) -> Callable:
         for target, write in described.results:
             if write is not None:
                 write(thread, value)
-            else:
+            elif target is not None:
                 machine.copy_value(thread, thread.frame, target, value)
 
     return run

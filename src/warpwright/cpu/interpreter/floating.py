@@ -14,7 +14,8 @@ from warpwright.cpu.interpreter.floats import BF16, F16, F32, F64, FORMATS, Form
 from warpwright.cpu.interpreter.words import elementwise, lanes, mask
 
 
-def arithmetic(type_: str, operation: Callable[..., Number], *, rnd: str | None = None, ftz: bool = False, sat: bool = False, relu: bool = False):
+def arithmetic(type_: str, operation: Callable[..., Number], *, rnd: str | None = None, ftz: bool = False, sat: bool = False,
+               relu: bool = False):
     """Bit patterns → bit pattern for an exact `operation` on numbers, rounded once. `operation` takes mode= if it is a sum."""
     element, count = lanes(type_)
     format_, mode = FORMATS[element], rnd or "rn"
@@ -99,7 +100,7 @@ def copy_sign(type_: str):
     return lambda a, b: a & sign | b & (sign - 1)
 
 
-def extreme(type_: str, largest: bool, *, ftz: bool = False, nan: bool = False, xorsign: bool = False, absolute_: bool = False, relu: bool = False):
+def extreme(type_: str, largest: bool, *, ftz: bool = False, nan: bool = False, xorsign: bool = False, absolute_: bool = False):
     """min (largest=False) or max of two or three operands: +0 is greater than -0, one NaN loses to a number unless `.NaN` is given."""
     element, count = lanes(type_)
     format_ = FORMATS[element]
@@ -130,8 +131,6 @@ def extreme(type_: str, largest: bool, *, ftz: bool = False, nan: bool = False, 
             result = two(result, value)
         if xorsign and not format_.is_nan(result):
             result = result & (format_.sign_bit - 1) | sign
-        if relu and not format_.is_nan(result) and result & format_.sign_bit:
-            result = 0
         return result
 
     return elementwise(compute, format_.bits, count)

@@ -131,7 +131,7 @@ class Warp:
         run = step.run
         thread = None
         try:
-            for thread in threads:  # noqa: B007 (the handler names it)
+            for thread in threads:
                 run(thread)  # type: ignore[misc]
         except (AccessFault, Trap) as error:
             raise self.error(error, step, thread) from None
@@ -162,7 +162,7 @@ class Warp:
                     else:
                         left = thread.leave()
                         left.call.finish(thread, left)
-                        self.place([thread], left.return_to)
+                        self.place([thread], left.return_to or follow)
             case "exit":
                 self.end(threads)
 
@@ -237,8 +237,8 @@ class Cta:
         self.launch, self.index = launch, index
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         program = launch.program
-        self.shared = Region.allocate(max(1, program.dynamic_offset + launch.dynamic_shared if launch.dynamic_shared else program.static_shared),
-                                      "shared memory")
+        dynamic = launch.dynamic_shared
+        self.shared = Region.allocate(max(1, program.dynamic_offset + dynamic if dynamic else program.static_shared), "shared memory")
         self.barriers = Barriers(self)
         self.warps = [Warp(self, number, first, min(WARP, threads - first)) for number, first in enumerate(range(0, threads, WARP))]
 
@@ -249,6 +249,8 @@ class Cta:
             before = warp.clock
             warp.run(QUANTUM)
             moved = moved or warp.clock != before
+            if not warp.finished and time.monotonic() > self.launch.deadline:
+                raise self.launch.stopped(self, faults.TIMEOUT)
         return moved
 
     @property
@@ -269,7 +271,7 @@ class Launch:
         self.constants: list[tuple[int, int]] = []  # [start, end) of each .const variable
 
     def run(self) -> None:
-        """CTAs start in order. More than one runs at a time only where those that run do not end by themselves: they may wait for others."""
+        """CTAs start in order; more than one at a time only where those that run do not end by themselves: they may wait for others."""
         nx, ny, nz = self.grid
         pending = ((x, y, z) for z in range(nz) for y in range(ny) for x in range(nx))
         resident: list[Cta] = []
@@ -282,8 +284,6 @@ class Launch:
             moved = False
             for cta in resident:
                 moved = cta.run() or moved
-                if time.monotonic() > self.deadline:
-                    raise self.stopped(cta, faults.TIMEOUT)
             remaining = [cta for cta in resident if not cta.finished]
             if len(remaining) == len(resident):
                 if not moved and len(resident) < wanted:

@@ -80,12 +80,12 @@ def locate(thread, space: str | None, address: int, size: int, align: int | None
     launch = thread.cta.launch
     if space == "shared":
         shared = thread.cta.shared
-        if 0 <= address and address + size <= shared.size:
+        if address >= 0 and address + size <= shared.size:
             return shared, shared.start + address
         raise AccessFault(address, size, "shared")
     if space == "local":
         local = thread.local()
-        if 0 <= address and address + size <= local.size:
+        if address >= 0 and address + size <= local.size:
             return local, local.start + address
         raise AccessFault(address, size, "local")
     if space != "param":

@@ -13,6 +13,7 @@ from warpwright.cpu.interpreter.floats import FORMATS
 from warpwright.cpu.interpreter.memory import locate
 from warpwright.cpu.interpreter.registry import operand, per_thread
 from warpwright.cpu.interpreter.words import is_signed, lanes, mask, read, split, width
+from warpwright.ptx import tree
 from warpwright.ptx.isa import Match
 
 
@@ -40,6 +41,7 @@ def load(m: Match, decoder) -> Callable:
 
 @per_thread("st")
 def store(m: Match, decoder) -> Callable:
+    refuse_asynchronous(m)
     value = operand(m, "b")
     address, space = decoder.address(operand(m, "a").operand, space_of(m))
     source = decoder.value_reader(value)
@@ -54,6 +56,11 @@ def store(m: Match, decoder) -> Callable:
         region.store(place, size, word & mask(8 * size))
 
     return run
+
+
+def refuse_asynchronous(m: Match) -> None:
+    if m.get("async") or m.get("bulk"):
+        raise ValueError("asynchronous and bulk stores and reductions are not in the interpreter")
 
 
 # ── atomics ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -85,6 +92,7 @@ def operation(op: str, type_: str, flush: bool) -> Callable:
 
 @per_thread("atom", "red")
 def atomic(m: Match, decoder) -> Callable:
+    refuse_asynchronous(m)
     type_, op = m["T"], m["op"]
     address, space = decoder.address(operand(m, "a").operand, space_of(m))
     source = operand(m, "b")
@@ -129,8 +137,10 @@ def copy_some(m: Match, decoder) -> Callable:
     """cp.async: 4, 8 or 16 bytes to shared memory; those beyond src_size, or all if a predicate in its place is true, become zero."""
     target, _ = decoder.address(operand(m, "dst").operand, "shared")
     source, _ = decoder.address(operand(m, "src").operand, "global")
-    size = operand(m, "size").operand.value
-    limit = m.value("src_size")
+    constant = operand(m, "size").operand
+    if not isinstance(constant, tree.Integer):
+        raise ValueError("the size of a cp.async is a constant")
+    size, limit = constant.value, m.value("src_size")
     ignored = limit is not None and decoder.is_predicate(limit.operand)
     read_limit = decoder.reader(limit.operand, "pred" if ignored else "u32") if limit is not None else None
 
@@ -150,8 +160,9 @@ def copy_some(m: Match, decoder) -> Callable:
 
 def copy_bulk(m: Match, decoder) -> Callable:
     """cp.async.bulk between global and shared memory, 16-byte aligned; its bytes count as a barrier's transactions where one is named."""
-    spaces = [m[name].split("::")[0] for name in ("dst", "src")]
-    (target, _), (source, _) = (decoder.address(operand(m, name).operand, space) for name, space in zip(("dst", "src"), spaces, strict=True))
+    to, of = m["dst"].split("::")[0], m["src"].split("::")[0]
+    target, _ = decoder.address(operand(m, "dst").operand, to)
+    source, _ = decoder.address(operand(m, "src").operand, of)
     size = decoder.value_reader(operand(m, "size"))
     barrier = decoder.address(operand(m, "barrier").operand, "shared")[0] if m.value("barrier") is not None else None
 
@@ -159,9 +170,9 @@ def copy_bulk(m: Match, decoder) -> Callable:
         count = size(thread)
         if count == 0:
             return
-        region, place = locate(thread, spaces[1], source(thread), count, align=16)
+        region, place = locate(thread, of, source(thread), count, align=16)
         word = region.load(place, count)
-        region, place = locate(thread, spaces[0], target(thread), count, align=16)
+        region, place = locate(thread, to, target(thread), count, align=16)
         region.store(place, count, word)
         if barrier is not None:
             mbarrier.update(thread, "shared", barrier(thread), lambda state: state._replace(transactions=state.transactions - count))

@@ -16,7 +16,7 @@ def is_float(type_: str) -> bool:
 
 def finishing(m: Match) -> dict:
     """The modifiers that say how a floating result is finished."""
-    return dict(rnd=m.get("rnd"), ftz=bool(m.get("ftz")), sat=bool(m.get("sat")), relu=bool(m.get("relu")))
+    return {"rnd": m.get("rnd"), "ftz": bool(m.get("ftz")), "sat": bool(m.get("sat")), "relu": bool(m.get("relu"))}
 
 
 # ── arithmetic ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -320,7 +320,8 @@ def matrix_multiply_accumulate(m: Match):
         raise ValueError("mma.m8n8k4 of f16 is not in the interpreter")
     if any(word.startswith(("sp", "block_scale")) for word in words):
         raise ValueError("sparse and block-scaled products are not in the interpreter")
-    return matrix.multiply_accumulate(m["shape"], m["D"], m["A"], m["B"], m["C"], satfinite=bool(m.get("satfinite")), bit_op=m.get("op") or "")
+    return matrix.multiply_accumulate(m["shape"], m["D"], m["A"], m["B"], m["C"], satfinite=bool(m.get("satfinite")),
+                                      bit_op=m.get("op") or "")
 
 
 @collective("ldmatrix", "stmatrix", mask=None)
@@ -339,7 +340,8 @@ def transpose(m: Match):
 # ── instructions without a result ────────────────────────────────────────────────────────────────────────────────
 
 
-@per_thread("fence", "membar", "prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent", "griddepcontrol", "setmaxnreg", "brkpt")
+@per_thread("fence", "membar", "prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent", "griddepcontrol",
+            "setmaxnreg", "brkpt")
 def nothing(m: Match, decoder):
     return memory_access.nothing
 

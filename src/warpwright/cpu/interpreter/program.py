@@ -32,7 +32,7 @@ class RegisterName:
 
 @dataclass(frozen=True)
 class Place:
-    """A variable: its space, size, and where it lies: `offset` in its window (shared, local, a kernel's param block), or by name (global)."""
+    """A variable: its space, its size in bytes, and its `offset` in its window; a global one is found by its name."""
 
     space: str  # "global", "shared", "local", "param" (a kernel's), "frame" (a function's .param)
     name: str
@@ -271,8 +271,8 @@ class Decoder:
                 constant = value if type_ is None else self.integer_constant(value, type_)
                 return lambda thread: constant
             case tree.Float(bits=bits, width=bits_wide):
-                constant = float_constant(bits, bits_wide, type_)
-                return lambda thread: constant
+                literal = float_constant(bits, bits_wide, type_)
+                return lambda thread: literal
             case tree.Symbol():
                 return self.symbol(operand)
             case tree.Negated(operand=inner):
@@ -338,11 +338,11 @@ class Decoder:
                     return write_all
                 part_bits = width(type_ or "b64") // len(elements)
                 writers = [self.writer(element, f"b{part_bits}") for element in elements]
-                part = mask(part_bits)
+                chop = mask(part_bits)
 
                 def write_parts(thread, value):
                     for i, write in enumerate(writers):
-                        write(thread, value >> (i * part_bits) & part)
+                        write(thread, value >> (i * part_bits) & chop)
 
                 return write_parts
         raise ValueError(f"an operand of kind {type(operand).__name__} cannot be written")
@@ -506,43 +506,3 @@ def float_constant(bits: int, bits_wide: int, type_: str | None) -> int:
     if type_ in FORMATS:
         return encode(FORMATS[type_], number)
     return encode({16: FORMATS["f16"], 32: F32, 64: F64}[width(type_)], number)
-
-
-def variables(module: tree.Module) -> dict[str, tuple[int, int, bytes, list[tuple[int, str, int]]]]:
-    """The module's .global and .const variables: name → (bytes, alignment, initial bytes, relocations (offset, name, addend))."""
-    found = {}
-    for item in module.items:
-        if isinstance(item, tree.Variable) and item.space in ("global", "const"):
-            contents = bytearray()
-            relocations: list[tuple[int, str, int]] = []
-            if item.initializer is not None:
-                _initialize(item, item.initializer, contents, relocations, item.dimensions)
-            found[item.name] = size_of(item), alignment_of(item), bytes(contents), relocations
-    return found
-
-
-def _initialize(variable: tree.Variable, value, contents: bytearray, relocations: list, dimensions) -> None:
-    if isinstance(value, tuple):
-        start = len(contents)
-        for element in value:
-            _initialize(variable, element, contents, relocations, dimensions[1:])
-        whole = width(variable.type) // 8
-        for dimension in dimensions:
-            whole *= dimension or 1
-        contents.extend(bytes(max(0, start + whole - len(contents)) if dimensions and dimensions[0] else 0))
-        return
-    size = width(variable.type) // 8
-    match value:
-        case tree.Integer(value=number):
-            contents += (number & mask(8 * size)).to_bytes(size, "little")
-        case tree.Float(bits=bits, width=bits_wide):
-            contents += float_constant(bits, bits_wide, variable.type).to_bytes(size, "little")
-        case tree.Symbol(name=name, offset=offset):
-            relocations.append((len(contents), name, offset))
-            contents += bytes(size)
-        case tree.Generic(symbol=symbol):
-            relocations.append((len(contents), symbol.name, symbol.offset))
-            contents += bytes(size)
-
-
-__all__ = ["Code", "Decoder", "Place", "Program", "RegisterName", "Step", "variables"]

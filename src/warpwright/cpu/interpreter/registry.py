@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from warpwright.cpu import faults
 from warpwright.ptx.isa import Match, Value
 
+
 class Trap(Exception):
     """A thread executed trap (`kind` faults.TRAP) or failed an assertion, or met what the interpreter cannot run."""
 

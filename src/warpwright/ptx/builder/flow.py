@@ -100,7 +100,7 @@ def loop(start: Any, stop: Any, step: int | Register = 1, type: type[Register] |
     recording.loops.pop()
     if _used(round_.next):
         round_.next.place()
-    word(f"add.{index_type.type}")(index, step, out=index)
+    word(f"add.{index_type.type_name}")(index, step, out=index)
     _branch(again, index > stop if down else index < stop)
     round_.end.place()
 
@@ -151,7 +151,7 @@ def _array(space: str, element: type[Register], count: int, align: int, name: st
     recording = trace.current()
     size = element.bits // 8
     if size == 0 or count <= 0:
-        raise trace.error(f"a {space} array of {count} × {element.type}: give a type of whole bytes and a positive count")
+        raise trace.error(f"a {space} array of {count} × {element.type_name}: give a type of whole bytes and a positive count")
     symbol = recording.name(name or space)
     recording.variables.append(tree.Variable(space, "b8", symbol, (count * size,), align=max(align, size)))
     return Pointer(element, tree.Symbol(symbol), space=space)
@@ -191,7 +191,9 @@ def raw(text: str, **operands: Any) -> None:
     named = {}
     for name, value in operands.items():
         operand = _plain(value)
-        named[name] = operand.name if isinstance(operand, (tree.Register, tree.Symbol)) else _text(operand)
+        if not isinstance(operand, (tree.Register, tree.Symbol, tree.Integer)):
+            raise trace.error(f"ptx.raw: ${name} is neither a register, a pointer nor an integer but {_describe(value)}")
+        named[name] = str(operand.value) if isinstance(operand, tree.Integer) else operand.name
     try:
         body = string.Template(text).substitute(named)
     except (KeyError, ValueError) as failure:
@@ -204,12 +206,6 @@ def raw(text: str, **operands: Any) -> None:
         if isinstance(statement, tree.Instruction):
             checked(statement)
         recording.append(statement)
-
-
-def _text(operand: tree.Operand) -> str:
-    from warpwright.ptx.printer import print_operand
-
-    return print_operand(operand)
 
 
 __all__ = ["Label", "assign", "break_", "continue_", "dynamic_shared", "label", "local", "loop", "otherwise", "raw", "shared", "when", "while_"]

@@ -108,7 +108,7 @@ class Kernel:
     @cached_property
     def _trace(self) -> Trace:
         with Trace(self.block) as recording:
-            arguments = []
+            arguments: list[Any] = []
             for name, hint in self.parameters.items():
                 pointer = get_origin(hint) is Pointer
                 type_ = type_named("u64") if pointer else hint
@@ -128,7 +128,7 @@ class Kernel:
         return recording
 
     def _build(self, target: str) -> tree.Module:
-        from warpwright.ptx import targets
+        from warpwright.ptx.targets import Target
 
         recording = self._trace
         parameters = []
@@ -145,7 +145,7 @@ class Kernel:
             directives.append(tree.Directive("minnctapersm", (str(self.min_ctas),)))
         body = (*recording.declarations(), *recording.prologue, *recording.body)
         function = tree.Function(self.name, kernel=True, parameters=tuple(parameters), body=body, directives=tuple(directives), linkage="visible")
-        version = targets.first_version(target)
+        version = Target.parse(target).first_version
         for index, statement in enumerate(body):
             if isinstance(statement, tree.Instruction) and index - len(body) + len(recording.body) not in recording.unchecked:
                 version = max(version, match(statement).need.ptx)
@@ -169,4 +169,4 @@ class Kernel:
 
 def _parameter_type(type_: type[Register]) -> str:
     """The .param type of a scalar: 16-bit floats are passed as bits."""
-    return type_.type if type_.type not in ("f16", "bf16", "f16x2", "bf16x2", "e4m3", "e5m2") else f"b{type_.bits}"
+    return type_.type_name if type_.type_name not in ("f16", "bf16", "f16x2", "bf16x2", "e4m3", "e5m2") else f"b{type_.bits}"

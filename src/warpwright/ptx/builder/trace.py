@@ -88,7 +88,7 @@ class Trace:
         """A value that never changes, read once in the prologue into a register: a special register, a parameter, an address."""
         if key not in self._constants:
             register = self.new(type_)
-            self.begin(tree.Instruction(opcode.split(".")[0], (*opcode.split(".")[1:], type_.type), (register.operand, source)))
+            self.begin(tree.Instruction(opcode.split(".")[0], (*opcode.split(".")[1:], type_.type_name), (register.operand, source)))
             self._constants[key] = register
         return self._constants[key]
 

@@ -23,10 +23,10 @@ def emit(mnemonic: str, *arguments: Any, **keywords: Any) -> Any:
 class Register:
     """A register of the kernel being traced. The class says its type; `name` is its PTX name (`%f3`).
 
-    name: ClassVar str, the PTX type. bits: its size. kind: "b" (untyped bits), "u", "s", "f" (scalar or packed float) or "p" (predicate).
+    type_name: as PTX writes it. bits: its size. kind: "b" (untyped bits), "u", "s", "f" (scalar or packed float) or "p" (predicate).
     """
 
-    type: ClassVar[str] = ""
+    type_name: ClassVar[str] = ""
     bits: ClassVar[int] = 0
     kind: ClassVar[str] = ""
 
@@ -40,7 +40,7 @@ class Register:
     def as_(self, type_: type[Register]) -> Any:
         """The same bits as another type of the same size. Between integer types this names the same register; else it is a `mov`."""
         if type_.bits != self.bits or "p" in (type_.kind, self.kind):
-            raise trace.error(f"{self.type} register seen as {type_.type}: sizes differ; convert with ptx.cvt")
+            raise trace.error(f"{self.type_name} register seen as {type_.type_name}: sizes differ; convert with ptx.cvt")
         if storage(type_) == storage(type(self)):
             return type_(self.name)
         moved = emit(f"mov.b{self.bits}", self)
@@ -58,19 +58,19 @@ class Register:
     def _arithmetic(self, opcode: str, left: Any, right: Any) -> Any:
         """`opcode` on two operands of which at least one is `self`."""
         for side in (left, right):
-            if isinstance(side, Register) and side.type != self.type and not (side.bits == self.bits and "b" in (side.kind, self.kind)):
-                raise trace.error(f"'{opcode}' of {self.type} and {side.type}: convert one (ptx.cvt), or see its bits as the other's type (.as_)")
+            if isinstance(side, Register) and side.type_name != self.type_name and not (side.bits == self.bits and "b" in (side.kind, self.kind)):
+                raise trace.error(f"'{opcode}' of {self.type_name} and {side.type_name}: convert one (ptx.cvt), or see its bits as the other's type (.as_)")
         if self.kind == "f":
             opcode += ".rn" if opcode in ("add", "sub", "mul", "div") else ""
         elif opcode == "mul":
             opcode = "mul.lo"
         if self.kind in "usf" and opcode.split(".")[0] in ("add", "sub", "mul", "div", "rem"):
-            opcode += f".{self.type}"
+            opcode += f".{self.type_name}"
         return emit(opcode, left, right)
 
     def _compare(self, comparison: str, other: Any) -> pred:
         if not isinstance(other, (Register, int, float)):
-            raise trace.error(f"{self.type} register compared with {other!r}")
+            raise trace.error(f"{self.type_name} register compared with {other!r}")
         return emit(f"setp.{comparison}", self, other)
 
     def __add__(self, other: Any) -> Any:
@@ -94,17 +94,17 @@ class Register:
 
     def __truediv__(self, other: Any) -> Any:
         if self.kind != "f":
-            raise trace.error(f"'/' of {self.type}: integers divide with //")
+            raise trace.error(f"'/' of {self.type_name}: integers divide with //")
         return self._arithmetic("div", self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
         if self.kind != "f":
-            raise trace.error(f"'/' of {self.type}: integers divide with //")
+            raise trace.error(f"'/' of {self.type_name}: integers divide with //")
         return self._arithmetic("div", other, self)
 
     def __floordiv__(self, other: Any) -> Any:
         if self.kind == "f":
-            raise trace.error(f"'//' of {self.type}: floats divide with /")
+            raise trace.error(f"'//' of {self.type_name}: floats divide with /")
         return self._arithmetic("div", self, other)
 
     def __mod__(self, other: Any) -> Any:
@@ -155,7 +155,7 @@ class Register:
 class pred(Register):
     """A predicate. `~p` costs nothing where it guards (`when(~p)`, `guard=~p`)."""
 
-    type, bits, kind = "pred", 1, "p"
+    type_name, bits, kind = "pred", 1, "p"
 
     def __invert__(self) -> Not:
         return Not(self)
@@ -200,94 +200,94 @@ TYPES: dict[str, type[Register]] = {"pred": pred}
 
 
 class b8(Register):
-    type, bits, kind = "b8", 8, "b"
+    type_name, bits, kind = "b8", 8, "b"
 
 
 class u8(Register):
-    type, bits, kind = "u8", 8, "u"
+    type_name, bits, kind = "u8", 8, "u"
 
 
 class s8(Register):
-    type, bits, kind = "s8", 8, "s"
+    type_name, bits, kind = "s8", 8, "s"
 
 
 class b16(Register):
-    type, bits, kind = "b16", 16, "b"
+    type_name, bits, kind = "b16", 16, "b"
 
 
 class u16(Register):
-    type, bits, kind = "u16", 16, "u"
+    type_name, bits, kind = "u16", 16, "u"
 
 
 class s16(Register):
-    type, bits, kind = "s16", 16, "s"
+    type_name, bits, kind = "s16", 16, "s"
 
 
 class b32(Register):
-    type, bits, kind = "b32", 32, "b"
+    type_name, bits, kind = "b32", 32, "b"
 
 
 class u32(Register):
-    type, bits, kind = "u32", 32, "u"
+    type_name, bits, kind = "u32", 32, "u"
 
 
 class s32(Register):
-    type, bits, kind = "s32", 32, "s"
+    type_name, bits, kind = "s32", 32, "s"
 
 
 class b64(Register):
-    type, bits, kind = "b64", 64, "b"
+    type_name, bits, kind = "b64", 64, "b"
 
 
 class u64(Register):
-    type, bits, kind = "u64", 64, "u"
+    type_name, bits, kind = "u64", 64, "u"
 
 
 class s64(Register):
-    type, bits, kind = "s64", 64, "s"
+    type_name, bits, kind = "s64", 64, "s"
 
 
 class b128(Register):
-    type, bits, kind = "b128", 128, "b"
+    type_name, bits, kind = "b128", 128, "b"
 
 
 class f16(Register):
-    type, bits, kind = "f16", 16, "f"
+    type_name, bits, kind = "f16", 16, "f"
 
 
 class bf16(Register):
-    type, bits, kind = "bf16", 16, "f"
+    type_name, bits, kind = "bf16", 16, "f"
 
 
 class f32(Register):
-    type, bits, kind = "f32", 32, "f"
+    type_name, bits, kind = "f32", 32, "f"
 
 
 class f64(Register):
-    type, bits, kind = "f64", 64, "f"
+    type_name, bits, kind = "f64", 64, "f"
 
 
 class f16x2(Register):
-    type, bits, kind = "f16x2", 32, "f"
+    type_name, bits, kind = "f16x2", 32, "f"
 
 
 class bf16x2(Register):
-    type, bits, kind = "bf16x2", 32, "f"
+    type_name, bits, kind = "bf16x2", 32, "f"
 
 
 class e4m3(Register):
     """An 8-bit float in memory; a register holds it as bits."""
 
-    type, bits, kind = "e4m3", 8, "f"
+    type_name, bits, kind = "e4m3", 8, "f"
 
 
 class e5m2(Register):
     """An 8-bit float in memory; a register holds it as bits."""
 
-    type, bits, kind = "e5m2", 8, "f"
+    type_name, bits, kind = "e5m2", 8, "f"
 
 
-TYPES |= {cls.type: cls for cls in (b8, u8, s8, b16, u16, s16, b32, u32, s32, b64, u64, s64, b128, f16, bf16, f32, f64, f16x2, bf16x2, e4m3, e5m2)}
+TYPES |= {cls.type_name: cls for cls in (b8, u8, s8, b16, u16, s16, b32, u32, s32, b64, u64, s64, b128, f16, bf16, f32, f64, f16x2, bf16x2, e4m3, e5m2)}
 
 # How the registers of a type are declared, and their names' prefix. Signs live in instructions, so integers are plain bits; as in
 # nvcc's output, a byte sits in a 16-bit register. Types that PTX has only as packed bits (tf32, e4m3x2 …) fall back on their size.
@@ -297,7 +297,7 @@ _STORAGE_BY_BITS = {8: ("b16", "%h"), 16: ("b16", "%h"), 32: ("b32", "%r"), 64: 
 
 def storage(type_: type[Register]) -> tuple[str, str]:
     """(type of the .reg declaration, prefix of the names) for a type's registers."""
-    return _STORAGE.get(type_.type) or _STORAGE_BY_BITS[type_.bits]
+    return _STORAGE.get(type_.type_name) or _STORAGE_BY_BITS[type_.bits]
 
 
 def type_named(name: str) -> type[Register]:
@@ -313,20 +313,20 @@ def type_named(name: str) -> type[Register]:
 def literal(value: int | float, type_: type[Register]) -> tree.Integer | tree.Float:
     """A Python number as an immediate of a type. 16-bit floats are given by their bits (PTX has no other literal for them)."""
     if type_.kind == "f":
-        if type_.type == "f64":
+        if type_.type_name == "f64":
             return tree.Float(struct.unpack("<Q", struct.pack("<d", value))[0], 64)
         bits = struct.unpack("<I", struct.pack("<f", value))[0] if abs(value) < 2.0**128 or value != value else _infinity(value)
-        if type_.type == "f32":
+        if type_.type_name == "f32":
             return tree.Float(bits, 32)
         if type_.bits in (16, 32):
-            half = _bf16(bits) if type_.type.startswith("bf16") else struct.unpack("<H", struct.pack("<e", value))[0]
+            half = _bf16(bits) if type_.type_name.startswith("bf16") else struct.unpack("<H", struct.pack("<e", value))[0]
             return tree.Integer(half if type_.bits == 16 else half << 16 | half)
-        raise trace.error(f"no literal of type {type_.type}; give its bits as b{type_.bits}")
+        raise trace.error(f"no literal of type {type_.type_name}; give its bits as b{type_.bits}")
     if isinstance(value, float):
-        raise trace.error(f"{value!r} is no {type_.type}; write an integer, or a float type")
+        raise trace.error(f"{value!r} is no {type_.type_name}; write an integer, or a float type")
     value = int(value)
     if not -(1 << (type_.bits - 1)) <= value < 1 << type_.bits:
-        raise trace.error(f"{value} does not fit {type_.type}")
+        raise trace.error(f"{value} does not fit {type_.type_name}")
     return tree.Integer(value)
 
 
@@ -379,7 +379,7 @@ class Pointer(Generic[Element]):
 
     def __add__(self, index: Any) -> Pointer:
         if self.element.bits < 8:
-            raise trace.error(f"pointer arithmetic on {self.element.type}: use .bytes()")
+            raise trace.error(f"pointer arithmetic on {self.element.type_name}: use .bytes()")
         return self._move(index, self.element.bits // 8)
 
     __radd__ = __add__
@@ -390,7 +390,7 @@ class Pointer(Generic[Element]):
         return self + -index
 
     def __repr__(self) -> str:
-        return f"Pointer[{self.element.type}]({self.space} {self.base.name}{self.offset:+d})"
+        return f"Pointer[{self.element.type_name}]({self.space} {self.base.name}{self.offset:+d})"
 
     @property
     def _signed(self) -> str:

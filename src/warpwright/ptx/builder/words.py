@@ -196,12 +196,16 @@ def _agrees(kind: str, source: Any, names: dict[str, str]) -> bool:
     written, type_ = names.get(kind.split("*")[0]), _type_of(source)
     if not written or type_ is None:
         return True
-    wanted = type_named(written)
+    return _stands(type_, type_named(written))
+
+
+def _stands(type_: type[Register], wanted: type[Register]) -> bool:
+    """Whether a register of a type can be an operand of type `wanted`: same size and kind or plain bits; wider where only its low part counts."""
     if (wanted.kind == "p") != (type_.kind == "p"):
         return False
     if wanted.bits != type_.bits:
-        return wanted.bits < type_.bits and "f" not in (wanted.kind, type_.kind) or wanted.bits == 8
-    return "b" in (wanted.kind, type_.kind) or (wanted.kind == "f") == (type_.kind == "f") and (wanted.kind != "f" or wanted is type_)
+        return (wanted.bits < type_.bits and "f" not in (wanted.kind, type_.kind)) or wanted.bits == 8
+    return "b" in (wanted.kind, type_.kind) or ((wanted.kind == "f") == (type_.kind == "f") and (wanted.kind != "f" or wanted is type_))
 
 
 def _type_of(source: Any) -> type[Register] | None:
@@ -216,8 +220,8 @@ def _type_of(source: Any) -> type[Register] | None:
 
 def _choose(slot: Slot, type_: type[Register]) -> tuple[str, type[Register], int] | None:
     """The choice for a register's type: itself, the bits of its size, or (for plain bits) the only one of its size."""
-    if type_.type in slot.choices:
-        return type_.type, type_, 0
+    if type_.type_name in slot.choices:
+        return type_.type_name, type_, 0
     if f"b{type_.bits}" in slot.choices and type_.kind != "p":
         return f"b{type_.bits}", type_, 1
     if type_.kind == "b":
@@ -277,14 +281,14 @@ def _typed(source: Any, type_: type[Register], name: str, spec: OperandSpec, tex
     if isinstance(source, (int, float)):
         if type_.kind == "p":
             raise trace.error(f"operand '{spec.name}' of '{text}' is a predicate, not {source!r}")
-        if type_.kind == "f" and type_.bits in (16, 32) and type_.type != "f32":  # PTX has no immediates of these
-            return trace.current().constant(f"{type_.type} {source!r}", type_named(f"b{type_.bits}"), literal(source, type_)).operand
+        if type_.kind == "f" and type_.bits in (16, 32) and type_.type_name != "f32":  # PTX has no immediates of these
+            return trace.current().constant(f"{type_.type_name} {source!r}", type_named(f"b{type_.bits}"), literal(source, type_)).operand
         return literal(source, type_)
     if isinstance(source, (list, tuple)):
         return tree.Vector(tuple(_typed(part, type_, name, spec, text) for part in source))
-    found = pred if isinstance(source, Not) else _type_of(source)
-    if found is not None and (found.kind == "p") != (type_.kind == "p") or found is not None and found.bits > max(type_.bits, 16):
-        raise trace.error(f"operand '{spec.name}' of '{text}' is {name}, not {found.type}")
+    found = _type_of(source)
+    if found is not None and not _stands(found, type_):
+        raise trace.error(f"operand '{spec.name}' of '{text}' is {name}, not {found.type_name}")
     return _plain(source)
 
 
@@ -326,8 +330,8 @@ def _describe(source: Any) -> str:
         return "[" + ", ".join(map(_describe, source)) + "]"
     found = _type_of(source)
     if isinstance(source, Pointer):
-        return f"Pointer[{source.element.type}]"
-    return found.type if found else repr(source)
+        return f"Pointer[{source.element.type_name}]"
+    return found.type_name if found else repr(source)
 
 
 # ── words that are more than an opcode ───────────────────────────────────────────────────────────────────────────
@@ -345,8 +349,8 @@ def assign(register: Register, value: Any, guard: pred | Not | None = None) -> N
     """`mov` a number or a register of the same size into a register."""
     if isinstance(value, Not):
         value = value.register()
-    type_ = "pred" if register.kind == "p" else register.type if register.type in ("f32", "f64") else f"b{max(register.bits, 16)}"
-    if isinstance(value, (int, float)) and register.kind == "f" and register.type not in ("f32", "f64"):
+    type_ = "pred" if register.kind == "p" else register.type_name if register.type_name in ("f32", "f64") else f"b{max(register.bits, 16)}"
+    if isinstance(value, (int, float)) and register.kind == "f" and register.type_name not in ("f32", "f64"):
         value = literal(value, type(register)).value  # type: ignore[union-attr]
     if register.kind == "p" and isinstance(value, (bool, int)):  # mov.pred takes no literal
         word("setp.ne.u32")(int(value), 0, out=register, guard=guard)
@@ -400,7 +404,7 @@ def special(name: str) -> Any:
         raise trace.error(f"no special register {name}")
     type_ = type_named(SPECIAL[name])
     if name in _VOLATILE:
-        return word(f"mov.{type_.type}")(type_(name))
+        return word(f"mov.{type_.type_name}")(type_(name))
     return trace.current().constant(name, type_, tree.Register(name))
 
 

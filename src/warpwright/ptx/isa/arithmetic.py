@@ -55,7 +55,7 @@ declare(
     ("mode:{wide} T:{u16|s16|u32|s32}", "=d:wide(T), a:T, b:T, c:wide(T)"),
     ("mode:{hi} sat T:{s32}", TERNARY),
     (f"mode:{{lo|hi}} cc T:{{{CARRY}}}", TERNARY),
-    (f"{ROUND}? ftz? sat? T:{{f32}}", TERNARY),
+    (f"{ROUND} ftz? sat? T:{{f32}}", TERNARY),
     (f"{ROUND} T:{{f64}}", TERNARY),
 )
 declare("madc", "d = a · b + c + carry, the low or high half of the product", (f"mode:{{lo|hi}} cc? T:{{{CARRY}}}", TERNARY))

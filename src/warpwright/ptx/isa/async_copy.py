@@ -7,7 +7,7 @@ byte_mask, policy, n (wait_group). cp.async: src_size is the number of bytes rea
 """
 
 from warpwright.ptx.isa.memory import FETCH
-from warpwright.ptx.isa.table import Match, declare
+from warpwright.ptx.isa.table import Match, constant, declare
 from warpwright.ptx.tree import Integer
 
 SHARED = "dst:{shared|shared::cta@ptx7.8}"
@@ -56,7 +56,7 @@ def _tensor_loads():
     for space, needs in (("shared::cluster", "@sm_90@ptx8.0"), ("shared::cta", "@sm_90@ptx8.6")):
         for dim, modes, offsets in (
             (DIM, "mode:{tile}?", ""),
-            ("dim:{2d}", "mode:{tile::gather4@sm_100@ptx8.6}", ""),
+            ("dim:{2d}", f"mode:{{tile::gather4@{'sm_100f' if space == 'shared::cluster' else 'sm_100'}@ptx8.6}}", ""),
             (IM2COL_DIM, "mode:{im2col}", ", offsets:any"),
             (IM2COL_DIM, "mode:{im2col::w@sm_100f@ptx8.6|im2col::w::128@sm_100f@ptx8.6}", ", offsets:any"),
         ):
@@ -68,15 +68,16 @@ def _tensor_loads():
 
 def _tensor_rest():
     store = "async bulk tensor {} dst:{{global}} src:{{shared::cta}} {} complete:{{bulk_group}} <hint>"
-    for dim, mode in ((DIM, "mode:{tile|im2col_no_offs}?"), ("dim:{2d}", "mode:{tile::scatter4@sm_100@ptx8.6}")):
+    for dim, mode in ((DIM, "mode:{tile}?"), (IM2COL_DIM, "mode:{im2col_no_offs}"), ("dim:{2d}", "mode:{tile::scatter4@sm_100@ptx8.6}")):
         yield from _options(store.format(dim, mode), "dst:addr, src:addr", "@sm_90@ptx8.0", _POLICY)
     fetch = "async bulk prefetch tensor {} level:{{L2}} src:{{global}} {} <hint>"
     yield from _options(fetch.format(DIM, "mode:{tile}?"), "src:addr", "@sm_90@ptx8.0", _POLICY)
     yield from _options(fetch.format("dim:{2d}", "mode:{tile::gather4@sm_100@ptx8.6}"), "src:addr", "@sm_90@ptx8.0", _POLICY)
     yield from _options(fetch.format(IM2COL_DIM, "mode:{im2col|im2col::w@sm_100f@ptx8.6|im2col::w::128@sm_100f@ptx8.6}"),
                         "src:addr, offsets:any", "@sm_90@ptx8.0", _POLICY)
-    yield from _options(f"reduce async bulk tensor {DIM} dst:{{global}} src:{{shared::cta}} op:{{add|min|max|inc|dec|and|or|xor}} "
-                        "mode:{tile|im2col_no_offs}? complete:{bulk_group} <hint>", "dst:addr, src:addr", "@sm_90@ptx8.0", _POLICY)
+    for dim, mode in ((DIM, "mode:{tile}?"), (IM2COL_DIM, "mode:{im2col_no_offs}")):
+        yield from _options(f"reduce async bulk tensor {dim} dst:{{global}} src:{{shared::cta}} op:{{add|min|max|inc|dec|and|or|xor}} "
+                            f"{mode} complete:{{bulk_group}} <hint>", "dst:addr, src:addr", "@sm_90@ptx8.0", _POLICY)
 
 
 def _bulk():
@@ -90,8 +91,9 @@ def _bulk():
     yield from _options("async bulk prefetch level:{L2} src:{global} <hint>", "src:addr, size:u32", "@sm_90@ptx8.0", _POLICY)
     yield "async bulk action:{commit_group}", "", "@sm_90@ptx8.0"
     yield "async bulk action:{wait_group} read?", "n:imm", "@sm_90@ptx8.0"
-    yield (f"reduce async bulk dst:{{shared::cluster}} src:{{shared::cta}} {BYTES} op:{{and|or|xor|add|inc|dec|min|max}} "
-           "T:{s32|u32|s64|u64|b32|b64}", "dst:addr, src:addr, size:u32, barrier:addr", "@sm_90@ptx8.0")
+    for op, types in (("and|or|xor", "b32"), ("add", "u32|s32|u64"), ("inc|dec", "u32"), ("min|max", "u32|s32")):
+        yield (f"reduce async bulk dst:{{shared::cluster}} src:{{shared::cta}} {BYTES} op:{{{op}}} T:{{{types}}}",
+               "dst:addr, src:addr, size:u32, barrier:addr", "@sm_90@ptx8.0")
     for op, types in (("op:{and|or|xor}", "b32|b64"), ("op:{add}", "u32|s32|u64|f32|f64"), ("op:{inc|dec}", "u32"),
                       ("op:{min|max}", "u32|s32|u64|s64|f16|bf16"), ("op:{add} noftz", "f16|bf16")):
         yield from _options(f"reduce async bulk dst:{{global}} src:{{shared::cta}} complete:{{bulk_group}} <hint> {op} T:{{{types}}}",
@@ -108,17 +110,25 @@ declare(
     effects="load store",
 )
 
+def _check_map(match: Match) -> str | None:
+    most = {"elemtype": 15, "interleave_layout": 2, "swizzle_mode": 4, "swizzle_atomicity": 3, "fill_mode": 1}.get(match["field"], 4)
+    value = match.value("index") or match.value("b")
+    if value is not None and isinstance(value.operand, Integer) and not 0 <= value.operand.value <= most:
+        return f"{value.name} of .{match['field']} is 0 to {most}, not {value.operand.value}"
+    return None
+
+
 _MAP = "action:{replace} tile"
 _MAP_SPACE = "space:{global|shared::cta}? object:{b1024}"
 declare(
     "tensormap", "change a field of a tensor map, or copy one from shared to global memory with a fence",
     (f"{_MAP} field:{{global_address}} {_MAP_SPACE} T:{{b64}}", "a:addr, b:T", "@sm_90a+@ptx8.3"),
     (f"{_MAP} field:{{rank}} {_MAP_SPACE} T:{{b32}}", "a:addr, b:T", "@sm_90a+@ptx8.3"),
-    (f"{_MAP} field:{{box_dim|global_dim|element_stride}} {_MAP_SPACE} T:{{b32}}", "a:addr, index:imm, b:T", "@sm_90a+@ptx8.3"),
-    (f"{_MAP} field:{{global_stride}} {_MAP_SPACE} T:{{b64}}", "a:addr, index:imm, b:T", "@sm_90a+@ptx8.3"),
+    (f"{_MAP} field:{{box_dim|global_dim|element_stride}} {_MAP_SPACE} T:{{b32}}", "a:addr, index:imm, b:T", "@sm_90a+@ptx8.3", "", _check_map),
+    (f"{_MAP} field:{{global_stride}} {_MAP_SPACE} T:{{b64}}", "a:addr, index:imm, b:T", "@sm_90a+@ptx8.3", "", _check_map),
     (f"{_MAP} field:{{elemtype|interleave_layout|swizzle_mode|swizzle_atomicity|fill_mode}} {_MAP_SPACE} T:{{b32}}", "a:addr, b:imm",
-     "@sm_90a+@ptx8.3"),
+     "@sm_90a+@ptx8.3", "", _check_map),
     ("action:{cp_fenceproxy} dst:{global} src:{shared::cta} proxy:{tensormap::generic} sem:{release} scope:{cta|cluster|gpu|sys} sync aligned",
-     "dst:addr, src:addr, size:imm", "@sm_90@ptx8.3"),
+     "dst:addr, src:addr, size:imm", "@sm_90@ptx8.3", "", constant("size", 128)),
     effects="load store fence",
 )

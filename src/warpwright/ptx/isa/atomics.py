@@ -32,6 +32,8 @@ _VECTOR = (
 def _check(match: Match) -> str | None:
     if bool(match.get("hint")) != (match.value("policy") is not None):
         return "'.L2::cache_hint' and a cache policy as the last operand go together"
+    if match.get("hint") and match.get("space") not in (None, "global"):
+        return f"'.L2::cache_hint' is for '.global' and generic addresses, not '.{match['space']}'"
     return None
 
 
@@ -39,7 +41,7 @@ declare(
     "atom", "d = the value at a; the value at a = that op b, in one step that no other thread can interrupt",
     *((f"{ORDER} {op} {HINT} T:{{{types}}}", "=d:T, a:addr, b:T, policy:b64?", needs, "", _check) for op, types, needs in _SCALAR),
     (f"{ORDER} op:{{exch}} {HINT} T:{{b32|b64|b128@sm_90@ptx8.3}}", "=d:T, a:addr, b:T, policy:b64?", "", "", _check),
-    (f"{ORDER} op:{{cas}} {HINT} T:{{b16@sm_70@ptx6.3|b32|b64|b128@sm_90@ptx8.3}}", "=d:T, a:addr, b:T, c:T, policy:b64?", "", "", _check),
+    (f"{ORDER} op:{{cas}} T:{{b16@sm_70@ptx6.3|b32|b64|b128@sm_90@ptx8.3}}", "=d:T, a:addr, b:T, c:T"),
     *((f"sem:{{relaxed|acquire|release|acq_rel}}? {SCOPE}? {GLOBAL} {op} {HINT} {types}", "=d:T*vec, a:addr, b:T*vec, policy:b64?",
        "@sm_90@ptx8.1", "", _check) for op, types in _VECTOR),
     effects="load store",

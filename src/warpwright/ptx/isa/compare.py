@@ -30,20 +30,25 @@ def _with_bool(modifiers: str, operands: str, needs: str = ""):
 
 
 _pair = "=d|p?:pred|pred, a:T, b:T"
+_single = "=d:pred, a:T, b:T"
+_halves = "=d|p:pred|pred, a:T, b:T"
 _value = "=d:D, a:T, b:T"
 
 declare(
     "setp", "d = (a cmp b) bool c; p = !(a cmp b) bool c; for f16x2 and bf16x2 d is of the low halves, p of the high ones",
     *(form for cmp, ftz, types in _COMPARED for form in _with_bool(f"cmp:{{{cmp}}} % {ftz} T:{{{types}}}", _pair)),
-    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % ftz? T:{{f16|f16x2}}", _pair, "@sm_53@ptx4.2"),
-    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % T:{{bf16|bf16x2}}", _pair, "@sm_90@ptx7.8"),
+    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % ftz? T:{{f16}}", _single, "@sm_53@ptx4.2"),
+    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % T:{{bf16}}", _single, "@sm_90@ptx7.8"),
+    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % ftz? T:{{f16x2}}", _halves, "@sm_53@ptx4.2"),
+    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % T:{{bf16x2}}", _halves, "@sm_90@ptx7.8"),
 )
 declare(
     "set", "d = (a cmp b) bool c, as all ones or zeros (u, s) or 1.0 or 0.0 (f)",
     *(form for cmp, ftz, types in _COMPARED for form in _with_bool(f"cmp:{{{cmp}}} % {ftz} D:{{u32|s32|f32}} T:{{{types}}}", _value)),
-    *(form for cmp, ftz, types in _COMPARED for form in _with_bool(f"cmp:{{{cmp}}} % {ftz} D:{{{HALF}|{BHALF}}} T:{{{types}}}", _value)),
-    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % ftz? D:{{f16|bf16|u16|s16|u32|s32}} T:{{{HALF}}}", _value),
-    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % D:{{f16|bf16|u16|s16|u32|s32}} T:{{{BHALF}}}", _value),
+    *(form for cmp, ftz, types in _COMPARED for form in _with_bool(f"cmp:{{{cmp}}} % {ftz} D:{{{HALF}}} T:{{{types}}}", _value)),
+    *(form for cmp, _, types in _COMPARED for form in _with_bool(f"cmp:{{{cmp}}} % D:{{{BHALF}}} T:{{{types}}}", _value)),
+    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % ftz? D:{{f16|u16|s16|u32|s32}} T:{{{HALF}}}", _value),
+    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % D:{{bf16|u16|s16|u32|s32}} T:{{{BHALF}}}", _value),
     *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % ftz? D:{{f16x2|u32|s32}} T:{{f16x2}}", _value, "@sm_53@ptx4.2"),
     *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % D:{{bf16x2|u32|s32}} T:{{bf16x2}}", _value, "@sm_90@ptx7.8"),
 )

@@ -6,7 +6,16 @@ Operands: d, a, b, c; pos and len of bfe and bfi; lut of lop3 (its p and q are t
 """
 
 from warpwright.ptx.isa.arithmetic import BINARY, INTEGERS, TERNARY, UNARY
-from warpwright.ptx.isa.table import TYPE_FUNCTIONS, declare
+from warpwright.ptx.isa.table import TYPE_FUNCTIONS, Match, declare
+from warpwright.ptx.tree import Integer
+
+
+def _check_field(match: Match) -> str | None:
+    for value in match.values:
+        if value.name in ("pos", "len") and isinstance(value.operand, Integer) and not 0 <= value.operand.value <= 255:
+            return f"{value.name} is 0 to 255, not {value.operand.value}"
+    return None
+
 
 TYPE_FUNCTIONS["dot"] = lambda slots, argument: (None, "u32" if slots["A"] == slots["B"] == "u32" else "s32")
 
@@ -24,9 +33,9 @@ declare("fns", "d = the position of the n-th set bit of a from bit b on; all one
         ("T:{b32}", "=d:T, a:T, b:T, c:s32", "@sm_30@ptx6.0"))
 declare("brev", "d = a's bits in reverse order", ("T:{b32|b64}", UNARY))
 declare("bfe", "d = the field of a of len bits from bit pos on, extended with zeros or by its sign",
-        ("T:{u32|u64|s32|s64}", "=d:T, a:T, pos:u32, len:u32"))
+        ("T:{u32|u64|s32|s64}", "=d:T, a:T, pos:u32, len:u32", "", "", _check_field))
 declare("bfi", "d = b with the field of len bits from bit pos on replaced by a's low bits",
-        ("T:{b32|b64}", "=d:T, a:T, b:T, pos:u32, len:u32"))
+        ("T:{b32|b64}", "=d:T, a:T, b:T, pos:u32, len:u32", "", "", _check_field))
 declare("bmsk", "d = a mask of b ones from bit a on", ("mode:{clamp|wrap} T:{b32}", "=d:T, a:T, b:T", "@sm_70@ptx7.6"))
 declare("szext", "d = the low b bits of a, extended", ("mode:{clamp|wrap} T:{u32|s32}", "=d:T, a:T, b:u32", "@sm_70@ptx7.6"))
 

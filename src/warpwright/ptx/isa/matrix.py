@@ -11,7 +11,7 @@ several elements packed in each; f32, s32 and f64 accumulators are one element a
 
 import re
 
-from warpwright.ptx.isa.table import TYPE_FUNCTIONS, declare
+from warpwright.ptx.isa.table import TYPE_FUNCTIONS, Match, declare
 
 _ELEMENT_BITS = {
     "f64": 64, "f32": 32, "s32": 32, "tf32": 32, "f16": 16, "bf16": 16, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8,
@@ -79,7 +79,8 @@ _TINY = "e4m3|e5m2|e3m2|e2m3|e2m1"
 declare(
     "mma", "d = a · b + c, matrices held by the lanes of a warp",
     # f16, bf16, tf32, f64
-    ("sync aligned shape:{m8n8k4} alayout:{row|col} blayout:{row|col} D:{f16|f32} A:{f16} B:{f16} C:{f16|f32}", _FRAGMENTS, "@sm_70@ptx6.4"),
+    ("sync aligned shape:{m8n8k4} alayout:{row|col} blayout:{row|col} D:{f16|f32} A:{f16} B:{f16} C:{f16}", _FRAGMENTS, "@sm_70@ptx6.4"),
+    ("sync aligned shape:{m8n8k4} alayout:{row|col} blayout:{row|col} D:{f32} A:{f16} B:{f16} C:{f32}", _FRAGMENTS, "@sm_70@ptx6.4"),
     (f"sync aligned shape:{{m16n8k8@sm_75@ptx6.5|m16n8k16@sm_80@ptx7.0}} {_ROWCOL} D:{{f16}} A:{{f16}} B:{{f16}} C:{{f16}}", _FRAGMENTS),
     (f"sync aligned shape:{{m16n8k8@sm_75@ptx6.5|m16n8k16@sm_80@ptx7.0}} {_ROWCOL} D:{{f32}} A:{{f16}} B:{{f16}} C:{{f32}}", _FRAGMENTS),
     (f"sync aligned shape:{{m16n8k8|m16n8k16}} {_ROWCOL} D:{{f32}} A:{{bf16}} B:{{bf16}} C:{{f32}}", _FRAGMENTS, "@sm_80@ptx7.0"),
@@ -87,8 +88,10 @@ declare(
     (f"sync aligned shape:{{m8n8k4|m16n8k4@sm_90@ptx7.8|m16n8k8@sm_90@ptx7.8|m16n8k16@sm_90@ptx7.8}} {_ROWCOL} "
      "D:{f64} A:{f64} B:{f64} C:{f64}", _FRAGMENTS, "@sm_80@ptx7.0"),
     # fp8 and smaller
-    (f"sync aligned shape:{{m16n8k16@sm_89@ptx8.7|m16n8k32}} {_ROWCOL} D:{{f16@sm_89@ptx8.7|f32}} A:{{{_FP8}}} B:{{{_FP8}}} "
-     "C:{f16|f32}", _FRAGMENTS, "@sm_89@ptx8.4"),
+    *((f"sync aligned shape:{{m16n8k16@sm_89@ptx8.7|m16n8k32}} {_ROWCOL} D:{{{acc}}} A:{{{_FP8}}} B:{{{_FP8}}} C:{{{acc}}}",
+       _FRAGMENTS, needs) for acc, needs in (("f32", "@sm_89@ptx8.4"), ("f16", "@sm_89@ptx8.7"))),
+    *((f"sync aligned shape:{{m16n8k32}} {_ROWCOL} kind:{{kind::f8f6f4}} D:{{{acc}}} A:{{{_FP8}}} B:{{{_FP8}}} C:{{{acc}}}",
+       _FRAGMENTS, "@sm_100a+@ptx8.7") for acc in ("f16", "f32")),
     *((f"sync aligned shape:{{m16n8k32}} {_ROWCOL} kind:{{kind::f8f6f4}} D:{{{acc}}} A:{{{_TINY}}} B:{{{_TINY}}} C:{{{acc}}}",
        _FRAGMENTS, "@sm_120f@ptx8.7") for acc in ("f16", "f32")),
     (f"sync aligned shape:{{m16n8k32}} {_ROWCOL} kind:{{kind::mxf8f6f4}} block_scale scale_vec:{{scale_vec::1X}}? "
@@ -113,7 +116,8 @@ declare(
           for acc in ("f16", "f32")),
         (f"{sp} sync aligned shape:{{m16n8k16|m16n8k32}} {_ROWCOL} D:{{f32}} A:{{bf16}} B:{{bf16}} C:{{f32}}", _SPARSE, "@sm_80@ptx7.1"),
         (f"{sp} sync aligned shape:{{m16n8k8|m16n8k16}} {_ROWCOL} D:{{f32}} A:{{tf32}} B:{{tf32}} C:{{f32}}", _SPARSE, "@sm_80@ptx7.1"),
-        (f"{sp} sync aligned shape:{{m16n8k64}} {_ROWCOL} D:{{f16|f32}} A:{{{_FP8}}} B:{{{_FP8}}} C:{{f16|f32}}", _SPARSE, "@sm_89@ptx8.4"),
+        *((f"{sp} sync aligned shape:{{m16n8k64}} {_ROWCOL} D:{{{acc}}} A:{{{_FP8}}} B:{{{_FP8}}} C:{{{acc}}}", _SPARSE, needs)
+          for acc, needs in (("f32", "@sm_89@ptx8.4"), ("f16", "@sm_120f@ptx8.7"))),
         (f"{sp} sync aligned shape:{{m16n8k32|m16n8k64}} {_ROWCOL} satfinite? D:{{s32}} A:{{u8|s8}} B:{{u8|s8}} C:{{s32}}", _SPARSE,
          "@sm_80@ptx7.1"),
         (f"{sp} sync aligned shape:{{m16n8k64|m16n8k128}} {_ROWCOL} satfinite? D:{{s32}} A:{{u4|s4}} B:{{u4|s4}} C:{{s32}}", _SPARSE,
@@ -126,17 +130,17 @@ _SHARED = "space:{shared|shared::cta@ptx7.8}?"
 declare(
     "ldmatrix", "d = matrices from shared memory, each row at the address that one lane gives",
     (f"sync aligned shape:{{m8n8}} num:{{x1|x2|x4}} trans? {_SHARED} T:{{b16}}", "=d:rows(T), a:addr", "@sm_75@ptx6.5"),
-    (f"sync aligned shape:{{m16n16}} num:{{x1|x2}} trans {_SHARED} T:{{b8}}", "=d:rows(T), a:addr", "@sm_100f@ptx8.6"),
+    (f"sync aligned shape:{{m16n16}} num:{{x1|x2}} trans {_SHARED} T:{{b8}}", "=d:rows(T), a:addr", "@sm_100a+@ptx8.6"),
     (f"sync aligned shape:{{m16n16}} num:{{x1|x2}} trans {_SHARED} T:{{b8x16}} S:{{b6x16_p32|b4x16_p64}}", "=d:rows(T), a:addr",
-     "@sm_100f@ptx8.6"),
+     "@sm_100a+@ptx8.6"),
     (f"sync aligned shape:{{m8n16}} num:{{x1|x2|x4}} {_SHARED} T:{{b8x16}} S:{{b6x16_p32|b4x16_p64}}", "=d:rows(T), a:addr",
-     "@sm_100f@ptx8.6"),
+     "@sm_100a+@ptx8.6"),
     effects="load warp",
 )
 declare(
     "stmatrix", "store matrices to shared memory, each row at the address that one lane gives",
     (f"sync aligned shape:{{m8n8}} num:{{x1|x2|x4}} trans? {_SHARED} T:{{b16}}", "a:addr, b:rows(T)", "@sm_90@ptx7.8"),
-    (f"sync aligned shape:{{m16n8}} num:{{x1|x2|x4}} trans {_SHARED} T:{{b8}}", "a:addr, b:rows(T)", "@sm_100f@ptx8.6"),
+    (f"sync aligned shape:{{m16n8}} num:{{x1|x2|x4}} trans {_SHARED} T:{{b8}}", "a:addr, b:rows(T)", "@sm_100a+@ptx8.6"),
     effects="store warp",
 )
 declare("movmatrix", "d = the 8×8 matrix a of the warp, transposed", ("sync aligned shape:{m8n8} trans T:{b16}", "=d:b32, a:b32", "@sm_75@ptx7.8"),
@@ -163,7 +167,8 @@ _WMMA = (
 def _wmma_moves():
     for shapes, ab, c, needs in _WMMA:
         for operand, types in (("a", ab), ("b", ab), ("c", c)):
-            yield (f"action:{{load}} operand:{{{operand}}} sync aligned {_LAYOUT} shape:{{{shapes}}} {_WMMA_SPACE} {operand.upper()}:{{{types}}}",
+            layout = {"a": "layout:{row}", "b": "layout:{col}"}.get(operand, _LAYOUT) if shapes in ("m8n8k32", "m8n8k128") else _LAYOUT
+            yield (f"action:{{load}} operand:{{{operand}}} sync aligned {layout} shape:{{{shapes}}} {_WMMA_SPACE} {operand.upper()}:{{{types}}}",
                    f"=d:wmma_fragment({operand.upper()}), a:addr, stride:u32?", needs)
         yield (f"action:{{store}} operand:{{d}} sync aligned {_LAYOUT} shape:{{{shapes}}} {_WMMA_SPACE} D:{{{c}}}",
                "a:addr, b:wmma_fragment(D), stride:u32?", needs)
@@ -174,13 +179,15 @@ _WMMA_MMA = "action:{mma} sync aligned alayout:{row|col} blayout:{row|col}"
 declare(
     "wmma", "load, multiply or store matrix fragments whose layout over the lanes is not told",
     *_wmma_moves(),
-    (f"{_WMMA_MMA} shape:{{{_F16_SHAPES}}} D:{{f16|f32}} C:{{f16|f32}} satfinite?", _WMMA_FRAGMENTS, "@sm_70@ptx6.0"),
+    (f"{_WMMA_MMA} shape:{{{_F16_SHAPES}}} D:{{f16|f32}} C:{{f16|f32}}", _WMMA_FRAGMENTS, "@sm_70@ptx6.0"),
+    (f"{_WMMA_MMA} shape:{{{_F16_SHAPES}}} D:{{f16|f32}} C:{{f16|f32}} satfinite", _WMMA_FRAGMENTS, "@sm_70@ptx6.0", "", None, "@sm_70@ptx6.5"),
     (f"{_WMMA_MMA} shape:{{{_INT_SHAPES}}} D:{{f32}} A:{{bf16}} B:{{bf16}} C:{{f32}}", _WMMA_FRAGMENTS, "@sm_80@ptx7.0"),
-    (f"{_WMMA_MMA} shape:{{{_INT_SHAPES}}} D:{{s32}} A:{{u8|s8}} B:{{u8|s8}} C:{{s32}} satfinite?", _WMMA_FRAGMENTS, "@sm_72@ptx6.3"),
+    *((f"{_WMMA_MMA} shape:{{{_INT_SHAPES}}} D:{{s32}} A:{{{ab}}} B:{{{ab}}} C:{{s32}} satfinite?", _WMMA_FRAGMENTS, "@sm_72@ptx6.3")
+      for ab in ("u8", "s8")),
     (f"{_WMMA_MMA} shape:{{m16n16k8}} D:{{f32}} A:{{tf32}} B:{{tf32}} C:{{f32}}", _WMMA_FRAGMENTS, "@sm_80@ptx7.0"),
     (f"{_WMMA_MMA} shape:{{m8n8k4}} D:{{f64}} A:{{f64}} B:{{f64}} C:{{f64}} rnd:{{rn|rz|rm|rp}}?", _WMMA_FRAGMENTS, "@sm_80@ptx7.0"),
-    ("action:{mma} sync aligned alayout:{row} blayout:{col} shape:{m8n8k32} D:{s32} A:{u4|s4} B:{u4|s4} C:{s32} satfinite?",
-     _WMMA_FRAGMENTS, "@sm_75@ptx6.3"),
+    *((f"action:{{mma}} sync aligned alayout:{{row}} blayout:{{col}} shape:{{m8n8k32}} D:{{s32}} A:{{{ab}}} B:{{{ab}}} C:{{s32}} satfinite?",
+       _WMMA_FRAGMENTS, "@sm_75@ptx6.3") for ab in ("u4", "s4")),
     ("action:{mma} op:{xor|and@sm_80@ptx7.1} popc sync aligned alayout:{row} blayout:{col} shape:{m8n8k128} D:{s32} A:{b1} B:{b1} C:{s32}",
      _WMMA_FRAGMENTS, "@sm_75@ptx6.3"),
     effects="warp load store",
@@ -197,10 +204,20 @@ _INT_N = "|".join(f"m64n{n}k@" for n in (8, 16, 24, *range(32, 257, 16)))
 _TRANSPOSED = "scale_d:pred, scale_a:imm, scale_b:imm"
 
 
+def _check_wgmma(match: Match) -> str | None:
+    for value in match.values:
+        number = getattr(value.operand, "value", None)
+        if value.name in ("scale_a", "scale_b") and number not in (1, -1):
+            return f"{value.name} is 1 or -1, not {number}"
+        if value.name in ("trans_a", "trans_b") and number not in (0, 1):
+            return f"{value.name} is 0 or 1, not {number}"
+    return None
+
+
 def _wgmma(modifiers: str, more: str, trans: bool = False):
     accumulator = "+d:wgmma_fragment(D)"  # read where scale_d is true
-    yield (modifiers, f"{accumulator}, a:4*b32, b:b64, {more}" + (", trans_b:imm" if trans else ""), "@sm_90a@ptx8.0")
-    yield (modifiers, f"{accumulator}, a:b64, b:b64, {more}" + (", trans_a:imm, trans_b:imm" if trans else ""), "@sm_90a@ptx8.0")
+    yield modifiers, f"{accumulator}, a:4*b32, b:b64, {more}" + (", trans_b:imm" if trans else ""), "@sm_90a@ptx8.0", "", _check_wgmma
+    yield modifiers, f"{accumulator}, a:b64, b:b64, {more}" + (", trans_a:imm, trans_b:imm" if trans else ""), "@sm_90a@ptx8.0", "", _check_wgmma
 
 
 _ASYNC = "action:{mma_async} sync aligned"

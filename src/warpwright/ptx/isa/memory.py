@@ -5,19 +5,27 @@ l1 and l2 the eviction priorities (`L1::evict_last`); hint (`L2::cache_hint`: th
 Operands: ld: d, a (the address), policy. st: a (the address), b, policy. Addresses are of kind addr: `tree.Address`.
 """
 
-from warpwright.ptx.isa.table import Match, declare
+from warpwright.ptx.isa.table import Match, constant, declare
 
 TYPES = "b8|b16|b32|b64|b128@sm_70@ptx8.3|u8|s8|u16|s16|u32|s32|u64|s64|f32|f64"
 SPACES = ("const|global|local|param|param::entry@ptx8.3|param::func@ptx8.3|shared|shared::cta@sm_30@ptx7.8|shared::cluster@sm_90@ptx7.8")
 SCOPE = "scope:{cta|cluster@sm_90@ptx7.8|gpu|sys}"
 SPACE = f"space:{{{SPACES}}}?"
 STORED = "space:{global|local|param|param::func@ptx8.3|shared|shared::cta@sm_30@ptx7.8|shared::cluster@sm_90@ptx7.8}?"
+VOLATILE = "space:{global|local@ptx9.1|shared|shared::cta@sm_30@ptx7.8|shared::cluster@sm_90@ptx7.8}?"
 L1 = "l1:{L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate}?"
 L2 = "l2:{L2::evict_normal|L2::evict_first|L2::evict_last}?"
 HINT = "hint:{L2::cache_hint@sm_80@ptx7.4}?"
 FETCH = "fetch:{L2::64B@sm_75@ptx7.4|L2::128B@sm_75@ptx7.4|L2::256B@sm_80@ptx7.4}?"
-VECTOR = "vec:{v2|v4|v8@sm_100@ptx8.8}?"
-TAIL = f"{L1} {L2} {HINT} {FETCH} {VECTOR} T:{{{TYPES}}}"
+LOAD_HINTS = f"{L1} <l2> {HINT} {FETCH}"
+STORE_HINTS = f"{L1} <l2> {HINT}"
+# (vector lengths, types, needs): at most 16 bytes at once; from sm_100 on 32 in global memory, with an L2 eviction priority if wanted.
+WIDTHS = (
+    ("vec:{v2|v4}?", "b8|b16|b32|u8|s8|u16|s16|u32|s32|f32", ""),
+    ("vec:{v2}?", "b64|u64|s64|f64", ""),
+    ("", "b128", "@sm_70@ptx8.3"),
+)
+WIDE = (("vec:{v4}", "b64|u64|s64|f64", "@sm_100@ptx8.8"), ("vec:{v8}", "b32|u32|s32|f32", "@sm_100@ptx8.8"))
 LOADED = "=d:T*vec, a:addr, policy:b64?"
 GIVEN = "a:addr, b:T*vec, policy:b64?"
 
@@ -27,8 +35,8 @@ def _check(match: Match) -> str | None:
     if bool(match.get("hint")) != (match.value("policy") is not None):
         return "'.L2::cache_hint' and a cache policy as the last operand go together"
     space = match.get("space")
-    if match.get("cop") and (match.get("l1") or match.get("l2")):
-        return f"a cache operator (.{match['cop']}) and an eviction priority (.{match.get('l1') or match.get('l2')}) do not go together"
+    if match.get("cop") and match.get("l1"):
+        return f"a cache operator (.{match['cop']}) and an eviction priority (.{match['l1']}) do not go together"
     if (match.get("l1") or match.get("l2") or match.get("fetch") or match.get("hint")) and space not in (None, "global"):
         return f"cache hints are for '.global' and generic addresses, not '.{space}'"
     if match.get("sem") in ("relaxed", "acquire", "release") and space not in (None, "global", "shared", "shared::cta", "shared::cluster"):
@@ -36,29 +44,41 @@ def _check(match: Match) -> str | None:
     return None
 
 
-_weak_load = f"sem:{{weak}}? {SPACE} cop:{{ca|cg|cs|lu|cv}}? {TAIL}"
+def _widths(modifiers: str, space: str, hints: str, operands: str, needs: str = ""):
+    """An access once for each kind of width."""
+    for vector, types, more in WIDTHS:
+        yield (f"{modifiers.replace('<space>', space)} {hints.replace('<l2>', '')} {vector} T:{{{types}}}",
+               operands if vector else operands.replace("*vec", ""), needs + more, "", _check)
+    for vector, types, more in WIDE:
+        wide_space = space if space == "space:{global}" else "space:{global}?"
+        yield f"{modifiers.replace('<space>', wide_space)} {hints.replace('<l2>', L2)} {vector} T:{{{types}}}", operands, needs + more, "", _check
+
+
 declare(
     "ld", "d = the value at address a",
-    (_weak_load, LOADED, "", "", _check),
-    (f"sem:{{volatile}} {SPACE} {FETCH} {VECTOR} T:{{{TYPES}}}", "=d:T*vec, a:addr"),
-    (f"sem:{{relaxed|acquire}} {SCOPE} {SPACE} {TAIL}", LOADED, "@sm_70@ptx6.0", "", _check),
-    (f"mmio sem:{{relaxed}}? scope:{{sys}} space:{{global}}? T:{{{TYPES}}}", "=d:T, a:addr", "@sm_70@ptx8.2"),
-    (f"sem:{{weak}}? space:{{global}} cop:{{ca|cg|cs}}? nc {TAIL}", LOADED, "@sm_32@ptx3.1", "", _check),
+    *_widths("sem:{weak}? <space> cop:{ca|cg|cs|lu|cv}?", SPACE, LOAD_HINTS, LOADED),
+    *_widths("sem:{volatile} <space>", VOLATILE, FETCH, "=d:T*vec, a:addr"),
+    *_widths(f"sem:{{relaxed|acquire}} {SCOPE} <space>", SPACE, LOAD_HINTS, LOADED, "@sm_70@ptx6.0"),
+    (f"mmio sem:{{relaxed|acquire@ptx9.3}} scope:{{sys}} space:{{global}}? T:{{{TYPES}}}", "=d:T, a:addr", "@sm_70@ptx8.2"),
+    *_widths("<space> cop:{ca|cg|cs}? nc", "space:{global}", LOAD_HINTS, LOADED, "@sm_32@ptx3.1"),
     effects="load",
 )
-declare("ldu", "d = the value at address a, the same for all lanes", (f"space:{{global}}? vec:{{v2|v4}}? T:{{{TYPES}}}", "=d:T*vec, a:addr"),
+declare("ldu", "d = the value at address a, the same for all lanes", *((f"space:{{global}}? {vector} T:{{{types}}}", "=d:T*vec, a:addr" if vector else "=d:T, a:addr", needs) for vector, types, needs in WIDTHS),
         effects="load")
 declare(
     "st", "the value at address a = b",
-    (f"sem:{{weak}}? {STORED} cop:{{wb|cg|cs|wt}}? {TAIL}", GIVEN, "", "", _check),
-    (f"sem:{{volatile}} {STORED} {VECTOR} T:{{{TYPES}}}", "a:addr, b:T*vec"),
-    (f"sem:{{relaxed|release}} {SCOPE} {STORED} {TAIL}", GIVEN, "@sm_70@ptx6.0", "", _check),
-    (f"mmio sem:{{relaxed}}? scope:{{sys}} space:{{global}}? T:{{{TYPES}}}", "a:addr, b:T", "@sm_70@ptx8.2"),
-    ("async sem:{weak}? space:{shared::cluster}? complete:{mbarrier::complete_tx::bytes} vec:{v2|v4}? T:{b32|b64|u32|u64|s32|s64|f32|f64}",
-     "a:addr, b:T*vec, barrier:addr", "@sm_90@ptx8.1"),
-    ("async mmio? sem:{release} scope:{gpu|sys} space:{global}? T:{b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64}",
+    *_widths("sem:{weak}? <space> cop:{wb|cg|cs|wt}?", STORED, STORE_HINTS, GIVEN),
+    *_widths("sem:{volatile} <space>", VOLATILE, "", "a:addr, b:T*vec"),
+    *_widths(f"sem:{{relaxed|release}} {SCOPE} <space>", STORED, STORE_HINTS, GIVEN, "@sm_70@ptx6.0"),
+    (f"mmio sem:{{relaxed|release@ptx9.3}} scope:{{sys}} space:{{global}}? T:{{{TYPES}}}", "a:addr, b:T", "@sm_70@ptx8.2"),
+    *((f"async sem:{{weak}}? space:{{shared::cluster}}? complete:{{mbarrier::complete_tx::bytes}} {vector} T:{{{types}}}",
+       "a:addr, b:T*vec, barrier:addr", "@sm_90@ptx8.1")
+      for vector, types in (("vec:{v2|v4}?", "b32|u32|s32|f32"), ("vec:{v2}?", "b64|u64|s64|f64"))),
+    ("async mmio sem:{release} scope:{sys} space:{global}? T:{b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64}",
      "a:addr, b:T", "@sm_100@ptx8.7"),
-    ("bulk sem:{weak}? space:{shared::cta}?", "a:addr, size:u64, b:imm", "@sm_100@ptx8.6"),
+    ("async sem:{release} scope:{gpu|sys} space:{global}? T:{b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64}",
+     "a:addr, b:T", "@sm_100@ptx8.7"),
+    ("bulk sem:{weak}? space:{shared::cta}?", "a:addr, size:u64, b:imm", "@sm_100@ptx8.6", "", constant("b", 0)),
     effects="store",
 )
 
@@ -71,9 +91,9 @@ declare(
 )
 declare("prefetchu", "bring the cache line of generic address a to the uniform cache", ("level:{L1}", "a:addr"), effects="nop")
 declare("applypriority", "give the cache lines from address a on a priority",
-        ("space:{global}? level:{L2::evict_normal}", "a:addr, size:imm", "@sm_80@ptx7.4"), effects="nop")
+        ("space:{global}? level:{L2::evict_normal}", "a:addr, size:imm", "@sm_80@ptx7.4", "", constant("size", 128)), effects="nop")
 declare("discard", "drop the cache lines from address a on without writing them back",
-        ("space:{global}? level:{L2}", "a:addr, size:imm", "@sm_80@ptx7.4"), effects="store")
+        ("space:{global}? level:{L2}", "a:addr, size:imm", "@sm_80@ptx7.4", "", constant("size", 128)), effects="store")
 
 _PRIMARY = "primary:{L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged}"
 _SECONDARY = "secondary:{L2::evict_first|L2::evict_unchanged}?"
@@ -85,16 +105,34 @@ declare(
     effects="nop",
 )
 
-_MULTIMEM_SEM = f"sem:{{weak|relaxed|acquire}}? {SCOPE}? space:{{global}}?"
-declare(
-    "multimem", "read and reduce, write, or reduce to all the replicas behind a multimem address",
-    (f"action:{{ld_reduce}} {_MULTIMEM_SEM} op:{{min|max|add|and|or|xor}} T:{{b32|b64|u32|u64|s32|s64|f32|f64}}", "=d:T, a:addr",
-     "@sm_90@ptx8.1"),
-    (f"action:{{ld_reduce}} {_MULTIMEM_SEM} op:{{min|max|add}} acc:{{acc::f32|acc::f16}}? vec:{{v2|v4|v8}}? "
-     "T:{f32|f16|f16x2|bf16|bf16x2|e4m3|e4m3x2|e4m3x4|e5m2|e5m2x2|e5m2x4}", "=d:T*vec, a:addr", "@sm_90@ptx8.1"),
-    (f"action:{{st}} sem:{{weak|relaxed|release}}? {SCOPE}? space:{{global}}? vec:{{v2|v4|v8}}? "
-     "T:{b32|b64|u32|u64|s32|s64|f32|f64|f16|f16x2|bf16|bf16x2|e4m3|e4m3x2|e4m3x4|e5m2|e5m2x2|e5m2x4}", "a:addr, b:T*vec", "@sm_90@ptx8.1"),
-    (f"action:{{red}} sem:{{relaxed|release}}? {SCOPE}? space:{{global}}? op:{{min|max|add|and|or|xor}} vec:{{v2|v4|v8}}? "
-     "T:{b32|b64|u32|u64|s32|s64|f32|f64|f16|f16x2|bf16|bf16x2|e4m3|e4m3x2|e4m3x4|e5m2|e5m2x2|e5m2x4}", "a:addr, b:T*vec", "@sm_90@ptx8.1"),
-    effects="load store",
-)
+
+def _check_order(match: Match) -> str | None:
+    if (match.get("sem") in (None, "weak")) != (match.get("scope") is None):
+        return "a memory order (.relaxed, .acquire, .release) and a scope go together"
+    return None
+
+
+def _multimem():
+    load, reduce = (f"sem:{{weak|relaxed|{order}}}? {SCOPE}? space:{{global}}?" for order in ("acquire", "release"))
+    tiny = "e4m3x4@sm_100a+@ptx8.6|e5m2x4@sm_100a+@ptx8.6"
+    for action, order, operands in (("ld_reduce", load, "=d:T*vec, a:addr"), ("red", reduce.replace("weak|", ""), "a:addr, b:T*vec")):
+        head = f"action:{{{action}}} {order}"
+        for op, types in (("min|max", "u32|s32|u64|s64"), ("and|or|xor", "b32|b64"), ("add", "u32|s32|u64|f32|f64")):
+            yield f"{head} op:{{{op}}} T:{{{types}}}", operands.replace("*vec", ""), "@sm_90@ptx8.1", "", _check_order
+        yield f"{head} op:{{add}} vec:{{v2|v4}} T:{{f32}}", operands, "@sm_90@ptx8.1", "", _check_order
+        accumulate = "acc:{acc::f32@ptx8.2}?" if action == "ld_reduce" else ""
+        for op, acc in (("add", accumulate), ("min|max", "")):
+            if action == "red" and op != "add":
+                continue
+            yield f"{head} op:{{{op}}} {acc} vec:{{v2|v4|v8}} T:{{f16|bf16}}", operands, "@sm_90@ptx8.1", "", _check_order
+            yield f"{head} op:{{{op}}} {acc} vec:{{v2|v4}}? T:{{f16x2|bf16x2}}", operands, "@sm_90@ptx8.1", "", _check_order
+            if action == "ld_reduce":
+                yield f"{head} op:{{{op}}} {'acc:{acc::f16}?' if op == 'add' else ''} vec:{{v2|v4}}? T:{{{tiny}}}", operands, "@sm_100a+@ptx8.6", "", _check_order
+    store = f"action:{{st}} {reduce}"
+    yield f"{store} T:{{b32|b64|u32|u64|s32|s64|f32|f64}}", "a:addr, b:T", "@sm_90@ptx8.1", "", _check_order
+    yield f"{store} vec:{{v2|v4}} T:{{f32}}", "a:addr, b:T*vec", "@sm_90@ptx8.1", "", _check_order
+    yield f"{store} vec:{{v2|v4|v8}} T:{{f16|bf16}}", "a:addr, b:T*vec", "@sm_90@ptx8.1", "", _check_order
+    yield f"{store} vec:{{v2|v4}}? T:{{f16x2|bf16x2|{tiny}}}", "a:addr, b:T*vec", "@sm_90@ptx8.1", "", _check_order
+
+
+declare("multimem", "read and reduce, write, or reduce to all the replicas behind a multimem address", *_multimem(), effects="load store")

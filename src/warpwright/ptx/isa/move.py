@@ -12,7 +12,8 @@ SPACES = "const|global|local|shared|shared::cta@sm_30@ptx7.8|shared::cluster@sm_
 declare(
     "mov", "d = a",
     ("T:{pred|b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64|b128@sm_70@ptx8.3}", "=d:T, a:T"),
-    ("vec:{v2|v4} T:{b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64}", "=d:T*vec, a:T*vec"),
+    ("vec:{v2|v4} T:{b16|b32|u16|s16|u32|s32|f32}", "=d:T*vec, a:T*vec"),
+    ("vec:{v2} T:{b64|u64|s64|f64}", "=d:T*vec, a:T*vec"),
 )
 declare(
     "cvta", "d = the generic address of a, an address or variable of the space; with to, the space's address of generic address a",

@@ -9,16 +9,16 @@ state or parity), hint (a time limit in ns).
 """
 
 from warpwright.ptx.isa.memory import SCOPE
-from warpwright.ptx.isa.table import Match, declare
-from warpwright.ptx.tree import Integer
+from warpwright.ptx.isa.table import Match, constant, declare
+from warpwright.ptx.tree import Integer, Sink
 
 
 def _check(match: Match) -> str | None:
     barrier, count = match.value("a"), match.value("b")
     if barrier and isinstance(barrier.operand, Integer) and not 0 <= barrier.operand.value <= 15:
         return f"a barrier is numbered 0 to 15, not {barrier.operand.value}"
-    if count and isinstance(count.operand, Integer) and (count.operand.value % 32 or not 0 <= count.operand.value <= 1024):
-        return f"a barrier's number of threads is a multiple of 32 up to 1024, not {count.operand.value}"
+    if count and isinstance(count.operand, Integer) and count.operand.value % 32:
+        return f"a barrier's number of threads is a multiple of 32, not {count.operand.value}"
     return None
 
 
@@ -51,13 +51,22 @@ declare(
     ("proxy:{proxy} kind:{async}", "", "@sm_90@ptx8.0"),
     ("proxy:{proxy} kind:{async} space:{global|shared::cta|shared::cluster}", "", "@sm_90@ptx8.0"),
     (f"proxy:{{proxy}} kind:{{tensormap::generic}} sem:{{release}} {SCOPE}", "", "@sm_90@ptx8.3"),
-    (f"proxy:{{proxy}} kind:{{tensormap::generic}} sem:{{acquire}} {SCOPE}", "a:addr, size:imm", "@sm_90@ptx8.3"),
+    (f"proxy:{{proxy}} kind:{{tensormap::generic}} sem:{{acquire}} {SCOPE}", "a:addr, size:imm", "@sm_90@ptx8.3", "", constant("size", 128)),
     ("proxy:{proxy} kind:{async::generic} sem:{acquire} restrict:{sync_restrict::shared::cluster} scope:{cluster}", "", "@sm_90@ptx8.6"),
     ("proxy:{proxy} kind:{async::generic} sem:{release} restrict:{sync_restrict::shared::cta} scope:{cluster}", "", "@sm_90@ptx8.6"),
     effects="fence",
 )
 declare("membar", "order the memory accesses before and after (the older fence.sc)",
         ("level:{cta|gl|sys}", ""), ("proxy:{proxy} kind:{alias}", "", "@sm_70@ptx7.5"), effects="fence")
+
+def _check_order(match: Match) -> str | None:
+    if (match.get("sem") is None) != (match.get("scope") is None):
+        return "a memory order (.acquire, .release, .relaxed) and a scope (.cta, .cluster) go together"
+    result = match.value("d")
+    if match["action"].startswith("arrive") and match.get("space") == "shared::cluster" and result and not isinstance(result.operand, Sink):
+        return "an arrival at another CTA's barrier (.shared::cluster) gives no state: write '_' for it"
+    return None
+
 
 _SPACE = "space:{shared|shared::cta@ptx7.8}?"
 _ANY = "space:{shared|shared::cta@ptx7.8|shared::cluster@sm_90@ptx8.0}?"
@@ -66,16 +75,16 @@ _WAIT = "sem:{acquire@sm_80@ptx8.0|relaxed@sm_90@ptx8.6}? scope:{cta@sm_80@ptx8.
 _ARRIVE = "action:{arrive|arrive_drop}"
 declare(
     "mbarrier", "an asynchronous barrier in shared memory: count arrivals and transactions, wait for a phase to complete",
-    (f"action:{{init}} {_SPACE} T:{{b64}}", "a:addr, b:u32", "@sm_80@ptx7.0"),
+    (f"action:{{init}} {_SPACE} T:{{b64}}", "a:addr, b:u32", "@sm_80@ptx7.0", "", _check_order),
     (f"action:{{inval}} {_SPACE} T:{{b64}}", "a:addr", "@sm_80@ptx7.0"),
-    (f"action:{{expect_tx|complete_tx}} sem:{{relaxed}}? scope:{{cta|cluster}}? {_ANY} T:{{b64}}", "a:addr, b:u32", "@sm_90@ptx8.0"),
-    (f"{_ARRIVE} {_ORDER} {_ANY} T:{{b64}}", "=d:T, a:addr, b:u32?", "@sm_80@ptx7.0"),
-    (f"{_ARRIVE} expect_tx {_ORDER} {_ANY} T:{{b64}}", "=d:T, a:addr, b:u32", "@sm_90@ptx8.0"),
-    (f"{_ARRIVE} noComplete {_ORDER} {_SPACE} T:{{b64}}", "=d:T, a:addr, b:u32", "@sm_80@ptx7.0"),
-    (f"action:{{test_wait}} {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:b64", "@sm_80@ptx7.0"),
-    (f"action:{{test_wait}} parity@ptx7.1 {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:u32", "@sm_80@ptx7.0"),
-    (f"action:{{try_wait}} {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:b64, hint:u32?", "@sm_90@ptx7.8"),
-    (f"action:{{try_wait}} parity {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:u32, hint:u32?", "@sm_90@ptx7.8"),
+    (f"action:{{expect_tx|complete_tx}} sem:{{relaxed}}? scope:{{cta|cluster}}? {_ANY} T:{{b64}}", "a:addr, b:u32", "@sm_90@ptx8.0", "", _check_order),
+    (f"{_ARRIVE} {_ORDER} {_ANY} T:{{b64}}", "=d:T, a:addr, b:u32?", "@sm_80@ptx7.0", "", _check_order),
+    (f"{_ARRIVE} expect_tx {_ORDER} {_ANY} T:{{b64}}", "=d:T, a:addr, b:u32", "@sm_90@ptx8.0", "", _check_order),
+    (f"{_ARRIVE} noComplete {_ORDER} {_SPACE} T:{{b64}}", "=d:T, a:addr, b:u32", "@sm_80@ptx7.0", "", _check_order),
+    (f"action:{{test_wait}} {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:b64", "@sm_80@ptx7.0", "", _check_order),
+    (f"action:{{test_wait}} parity@ptx7.1 {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:u32", "@sm_80@ptx7.0", "", _check_order),
+    (f"action:{{try_wait}} {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:b64, hint:u32?", "@sm_90@ptx7.8", "", _check_order),
+    (f"action:{{try_wait}} parity {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:u32, hint:u32?", "@sm_90@ptx7.8", "", _check_order),
     ("action:{pending_count} T:{b64}", "=d:u32, a:b64", "@sm_80@ptx7.0"),
     effects="barrier",
 )
@@ -85,7 +94,7 @@ declare(
     ("action:{try_cancel} async space:{shared::cta}? complete:{mbarrier::complete_tx::bytes} multicast:{multicast::cluster::all}? T:{b128}",
      "a:addr, barrier:addr", "@sm_100@ptx8.6"),
     ("action:{query_cancel} query:{is_canceled} D:{pred} T:{b128}", "=d:pred, a:b128", "@sm_100@ptx8.6"),
-    ("action:{query_cancel} query:{get_first_ctaid} vec:{v4}? D:{b32} T:{b128}", "=d:D*vec, a:b128", "@sm_100@ptx8.6"),
+    ("action:{query_cancel} query:{get_first_ctaid} vec:{v4} D:{b32} T:{b128}", "=d:D*vec, a:b128", "@sm_100@ptx8.6"),
     ("action:{query_cancel} query:{get_first_ctaid::x|get_first_ctaid::y|get_first_ctaid::z} D:{b32} T:{b128}", "=d:D, a:b128",
      "@sm_100@ptx8.6"),
     effects="barrier",

@@ -136,6 +136,7 @@ def _operand(word: str) -> OperandSpec:
 class Form:
     """One line of syntax of an opcode. `modifiers` and `operands` as the module's text says; `need` for the whole form, `@sm_80@ptx7.0`.
 
+    `until` names the version and target from which on, both reached, the form is gone.
     `check(match)` may return a sentence that says what is wrong beyond syntax and types (immediates' ranges and the like).
     """
 
@@ -144,6 +145,7 @@ class Form:
     needs: str = ""
     note: str = ""
     check: "Callable[[Match], str | None] | None" = field(default=None, compare=False)
+    until: str = ""
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -156,6 +158,10 @@ class Form:
     @cached_property
     def need(self) -> Need:
         return _need(self.needs)
+
+    @cached_property
+    def gone(self) -> Need | None:
+        return _need(self.until) if self.until else None
 
     def assign(self, modifiers: tuple[str, ...]) -> dict[str, str | bool | None] | None:
         """Slot name → what the modifiers say of it (None or False where absent); None if they do not fit this form."""
@@ -213,6 +219,18 @@ class Entry:
 
 
 TABLE: dict[str, Entry] = {}
+
+
+def constant(name: str, *legal: int) -> "Callable[[Match], str | None]":
+    """A form's check that an operand, if it is an integer constant, is one of a few."""
+
+    def check(match: Match) -> str | None:
+        value = match.value(name)
+        if value is None or not isinstance(value.operand, tree.Integer) or value.operand.value in legal:
+            return None
+        return f"{name} is {' or '.join(map(str, legal))}, not {value.operand.value}"
+
+    return check
 
 
 def declare(opcode: str, meaning: str, *forms: Form | tuple, effects: str = "") -> None:

@@ -7,18 +7,20 @@ a; b and c (shfl: the lane or distance, and segment mask and clamp); mask the la
 
 from warpwright.ptx.isa.table import declare
 
+_GONE = "@sm_70@ptx6.4"  # the forms without .sync
+
 declare(
     "shfl", "d = a of another lane, chosen by b inside the segment that c describes",
     ("sync mode:{up|down|bfly|idx} T:{b32}", "=d|p?:T|pred, a:T, b:u32, c:u32, mask:b32", "@sm_30@ptx6.0"),
-    ("mode:{up|down|bfly|idx} T:{b32}", "=d|p?:T|pred, a:T, b:u32, c:u32", "@sm_30@ptx3.0"),
+    ("mode:{up|down|bfly|idx} T:{b32}", "=d|p?:T|pred, a:T, b:u32, c:u32", "@sm_30@ptx3.0", "", None, _GONE),
     effects="warp",
 )
 declare(
     "vote", "d = whether predicate a holds in all, any, or alike in all lanes; ballot: which lanes it holds in",
     ("sync mode:{all|any|uni} T:{pred}", "=d:T, a:pred, mask:b32", "@sm_30@ptx6.0"),
     ("sync mode:{ballot} T:{b32}", "=d:T, a:pred, mask:b32", "@sm_30@ptx6.0"),
-    ("mode:{all|any|uni} T:{pred}", "=d:T, a:pred"),
-    ("mode:{ballot} T:{b32}", "=d:T, a:pred"),
+    ("mode:{all|any|uni} T:{pred}", "=d:T, a:pred", "", "", None, _GONE),
+    ("mode:{ballot} T:{b32}", "=d:T, a:pred", "", "", None, _GONE),
     effects="warp",
 )
 declare(

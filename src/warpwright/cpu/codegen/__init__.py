@@ -1,0 +1,130 @@
+"""From a PTX kernel to LLVM IR: `compile_kernel`. One warp is one function; a register is one value, or 32.
+
+The IR defines `void @warp(ptr %frame)`, which runs one warp of one CTA to its end, and calls the run-time system of `runtime.ll`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from warpwright.cpu.analysis.flow import Flow
+from warpwright.cpu.analysis.lanes import Lanes
+from warpwright.cpu.analysis.program import Imm, Op, Program, Site, flatten
+from warpwright.cpu.codegen import (  # noqa: F401  each registers its lowerings
+    atomic,
+    control,
+    convert,
+    copy,
+    floating,
+    integer,
+    matrix,
+    memory,
+    move,
+    synchronise,
+    warp,
+)
+from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter, Host
+from warpwright.ptx import tree
+from warpwright.ptx.isa.table import TYPE_BITS
+
+__all__ = ["Generated", "Options", "Site", "compile_kernel"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """host: what of the instruction set may be used; None asks LLVM about this machine."""
+
+    host: Host | None = None
+
+
+@dataclass
+class Generated:
+    """A compiled kernel, for the runtime to link and launch. All sizes are in bytes.
+
+    sites: the instructions that a fault may name, by number. uses_barrier: warps wait for each other, so each needs a fiber. spins: a loop
+    waits for other threads' memory, so all CTAs must be resident. globals: name → (size, align, initial bytes, relocations).
+    """
+
+    ir: str
+    sites: list[Site]
+    uses_barrier: bool
+    spins: bool
+    shared_bytes: int
+    shared_offsets: dict[str, int]
+    param_bytes: int
+    param_offsets: dict[str, int]
+    local_bytes: int
+    stack_bytes: int
+    globals: dict[str, tuple[int, int, bytes, list[tuple[int, str, int]]]] = field(default_factory=dict)
+
+
+def detect_host() -> Host:
+    """What the lowerings use of this machine."""
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+
+    def has(*names: str) -> bool:
+        return all(features.get(name) for name in names)
+
+    avx512 = has("avx512f", "avx512bw", "avx512vl", "avx512dq")
+    return Host(avx512=avx512, fp16=avx512 and has("avx512fp16"), vbmi=avx512 and has("avx512vbmi"))
+
+
+def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int], options: Options | None = None) -> Generated:
+    """LLVM IR for one kernel and one block shape. Raises PtxError, with the line, for what the engine cannot run."""
+    program = flatten(module, kernel)
+    space = program.space
+    space.local_bytes = -(-space.local_bytes // 16) * 16
+    flow = Flow(program)
+    lanes = Lanes(program, flow, block)
+    e = Emitter(program, flow, lanes, (options.host if options else None) or detect_host())
+    spinning = _spins(flow)
+    control.registers(e)
+    control.Control(e, spinning).write()
+    body = [*e.entry, "  br label %start", *e.lines, "  ret void"]
+    text = ["define internal void @warp(ptr noalias %frame) {", "entry:", *body, "}"]
+    parts = [_with_attributes("\n".join(text)), *(_with_attributes(helper) for helper in e.helpers.values()), *e.declarations.values(),
+             'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }',
+             '!0 = !{!"branch_weights", i32 100000, i32 1}']
+    threads = block[0] * block[1] * block[2]
+    barriers = threads > 32 and any(op.opcode in ("bar", "barrier") for b in flow.blocks for op in b.ops)
+    initial = space.initial_globals()
+    return Generated(
+        ir="\n".join(parts) + "\n", sites=program.sites, uses_barrier=barriers, spins=bool(spinning),
+        shared_bytes=space.dynamic_offset if space.dynamic else space.shared_bytes, shared_offsets=space.shared_offsets(),
+        param_bytes=space.parameter_bytes, param_offsets={name: place.offset for name, place in space.parameters.items()},
+        local_bytes=space.local_bytes, stack_bytes=_stack(program), globals=initial)
+
+
+def _with_attributes(text: str) -> str:
+    return "\n".join(line[:-1] + "#0 {" if line.startswith("define") else line for line in text.split("\n"))
+
+
+def _spins(flow: Flow) -> set[int]:
+    """Blocks of loops that wait for other threads: they load strongly, or try to take a lock."""
+    waiting = [False] * len(flow.order)
+    for position, block in enumerate(flow.blocks):
+        waiting[position] = flow.cyclic[position] and any(_waits(op) for op in block.ops)
+    found: set[int] = set()
+    for position, successors in enumerate(flow.successors):
+        for target in successors:
+            if target <= position and any(waiting[target:position + 1]):
+                found.update(range(target, position + 1))
+    return found
+
+
+def _waits(op: Op) -> bool:
+    if op.opcode == "ld":
+        return op.get("sem") in ("volatile", "relaxed", "acquire") or op.get("cop") == "cv" or bool(op.get("mmio"))
+    if op.opcode == "atom":
+        b = op.args.get("b")
+        fixed = isinstance(b, Imm)
+        return op.get("op") == "exch" or fixed and (op.get("op") == "cas" or b.value == 0)  # type: ignore[union-attr]
+    return op.opcode == "nanosleep" or op.opcode == "mbarrier"
+
+
+def _stack(program: Program) -> int:
+    """A generous estimate of a warp's stack: every register at once, twice."""
+    total = sum(32 * max(1, TYPE_BITS[reg.type] // 8) for reg in program.registers if reg.type in LLVM_TYPE)
+    return 64 * 1024 + 2 * total

@@ -1,0 +1,70 @@
+"""What a `.version` and a `.target` can do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from warpwright.errors import PtxError
+from warpwright.ptx.isa.table import Need
+
+# PTX versions ever released: major → last minor.
+VERSIONS = {1: 5, 2: 3, 3: 2, 4: 3, 5: 0, 6: 5, 7: 8, 8: 8, 9: 5}
+# Target → the first PTX version that takes it, as ptxas 13.5 has it.
+TARGETS: dict[str, tuple[int, int]] = {
+    "sm_10": (1, 0), "sm_11": (1, 0), "sm_12": (1, 2), "sm_13": (1, 2), "sm_20": (2, 0), "sm_21": (2, 0), "sm_30": (3, 0), "sm_32": (4, 0),
+    "sm_35": (3, 1), "sm_37": (4, 1), "sm_50": (4, 0), "sm_52": (4, 1), "sm_53": (4, 2), "sm_60": (5, 0), "sm_61": (5, 0), "sm_62": (5, 0),
+    "sm_70": (6, 0), "sm_72": (6, 1), "sm_75": (6, 3), "sm_80": (7, 0), "sm_86": (7, 1), "sm_87": (7, 4), "sm_88": (9, 0), "sm_89": (7, 8),
+    "sm_90": (7, 8), "sm_90a": (8, 0), "sm_100": (8, 6), "sm_100a": (8, 6), "sm_100f": (8, 8), "sm_101": (8, 6), "sm_101a": (8, 6),
+    "sm_101f": (8, 8), "sm_103": (8, 8), "sm_103a": (8, 8), "sm_103f": (8, 8), "sm_110": (9, 0), "sm_110a": (9, 0), "sm_110f": (9, 0),
+    "sm_120": (8, 7), "sm_120a": (8, 7), "sm_120f": (8, 8), "sm_121": (8, 8), "sm_121a": (8, 8), "sm_121f": (8, 8),
+}
+OPTIONS = {"texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A `.target`: its number and suffix ("", "a": this very part's features, "f": its family's)."""
+
+    number: int
+    suffix: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """`sm_90a` → Target(90, "a"). Raises PtxError on a name that is no target."""
+        if text not in TARGETS:
+            import difflib
+
+            close = difflib.get_close_matches(text, TARGETS, 1)
+            raise PtxError(f"unknown target '{text}'" + (f" (did you mean '{close[0]}'?)" if close else ""))
+        number, suffix = re.fullmatch(r"sm_(\d+)([af]?)", text).groups()  # type: ignore[union-attr]
+        return cls(int(number), suffix)
+
+    def __str__(self) -> str:
+        return f"sm_{self.number}{self.suffix}"
+
+    @property
+    def first_version(self) -> tuple[int, int]:
+        """The first PTX version that takes this target."""
+        return TARGETS[str(self)]
+
+    def has(self, need: Need) -> bool:
+        """Whether the target has what an instruction needs."""
+        if need.arch == "a":
+            return self.suffix == "a" and self.number == need.sm
+        if need.arch == "f":
+            return self.suffix != "" and self.number // 10 == need.sm // 10 and self.number >= need.sm
+        if need.arch == "a+":
+            return self.suffix != "" and self.number >= need.sm
+        return self.number >= need.sm
+
+
+def describe(need: Need) -> str:
+    """A need's target in words: `sm_80 or later`."""
+    if need.arch == "a":
+        return f"sm_{need.sm}a"
+    if need.arch == "f":
+        return f"sm_{need.sm}f, sm_{need.sm}a, or a later one of that family"
+    if need.arch == "a+":
+        return f"sm_{need.sm}a, or a later target ending in a or f"
+    return f"sm_{need.sm} or later"
