@@ -67,7 +67,8 @@ def check(
             else:
                 print(problem)
         if not problems and not as_json:
-            print(f"{file}: ok ({len(module.kernels)} kernels, {sum(len(list(k.instructions())) for k in module.kernels.values())} instructions)")
+            count = sum(len(list(kernel.instructions())) for kernel in module.kernels.values())
+            print(f"{file}: ok ({len(module.kernels)} kernels, {count} instructions)")
     if wrong:
         raise typer.Exit(2)
 

@@ -95,11 +95,11 @@ class InterpreterBackend:
     def __init__(self, device: Device):
         self.device = device
 
-    def run(self, kernel: Kernel, grid, block, values: bytearray, extents, shared_bytes: int, time_limit: float) -> None:
+    def run(self, kernel: Kernel, grid, block, values: bytes, extents, shared_bytes: int, time_limit: float) -> None:
         from warpwright.cpu import interpreter
 
         try:
-            interpreter.run(kernel.module.tree, kernel.name, grid, block, bytes(values), shared_bytes,
+            interpreter.run(kernel.module.tree, kernel.name, grid, block, values, shared_bytes,
                             self.device.legal_memory(kernel.module, extents), time_limit)
         except PtxError as error:
             raise LaunchError(f"kernel {kernel.name} cannot run on the interpreter: {error}") from error

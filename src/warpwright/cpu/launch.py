@@ -34,6 +34,8 @@ _SCALARS = {  # type → (struct letter, smallest, largest); the bit types take 
 
 def three(value: Dimensions, what: str) -> tuple[int, int, int]:
     """A grid or block as (x, y, z)."""
+    if type(value) is int:
+        return value, 1, 1
     values = (value,) if isinstance(value, numbers.Integral) else tuple(value)  # type: ignore[arg-type]
     if not 1 <= len(values) <= 3 or not all(isinstance(v, numbers.Integral) for v in values):
         raise LaunchError(f"{what}={value!r}: give one to three whole numbers")
@@ -42,74 +44,79 @@ def three(value: Dimensions, what: str) -> tuple[int, int, int]:
 
 
 class Parameter:
-    """One `.param` of a kernel: its name, type, offset and size in the parameter block, and how a Python value becomes its bytes."""
+    """One `.param` of a kernel: its name, type, offset and size in the parameter block, and how a Python value is passed for it.
 
-    def __init__(self, variable: tree.Variable, offset: int):
-        self.name, self.type, self.offset = variable.name, variable.type, offset
+    `letter` is how `struct` packs it. `pass_` turns a value into what `struct` takes, and the Extent of its allocation if it is an array.
+    """
+
+    def __init__(self, variable: tree.Variable, end: int):
+        self.name, self.type = variable.name, variable.type
         element = TYPE_BITS[variable.type] // 8 * (variable.vector or 1)
-        self.array = bool(variable.dimensions) or variable.vector is not None
         self.size = element * math.prod(d or 0 for d in variable.dimensions)
         self.align = variable.align or element
-        self.scalar = None if self.array else _SCALARS.get(variable.type)
+        self.offset = -(-end // self.align) * self.align
+        self.array = bool(variable.dimensions) or variable.vector is not None or variable.type not in _SCALARS
         self.pointer = not self.array and TYPE_BITS[variable.type] == 64 and variable.type != "f64"
+        self.letter, self.low, self.high = (f"{self.size}s", 0, 0) if self.array else _SCALARS[variable.type]
 
     def describe(self) -> str:
         return f".{self.type} {self.name}" + (f" ({self.size} bytes)" if self.array else "")
 
-    def pack(self, block: bytearray, value) -> memory.Extent | None:
-        """Write `value` into the parameter block; the Extent of its allocation if it is an array. Raises LaunchError."""
+    def pass_(self, value) -> tuple[int | float | bytes, memory.Extent | None]:
+        """Raises LaunchError where the value does not fit."""
         if self.pointer:
             extent = memory.locate(value)
             if extent is not None:
-                struct.pack_into("<Q", block, self.offset, extent.address)
-                return extent
+                return extent.address, extent
             if value is None:
-                struct.pack_into("<Q", block, self.offset, 0)
-                return None
-        if self.scalar is None:
-            self._pack_bytes(block, value)
-            return None
-        letter, low, high = self.scalar
-        if isinstance(value, np.generic):
-            value = value.item()
-        try:
-            if letter in "efd":
-                if isinstance(value, numbers.Real):
-                    value = float(value)
-                    if letter == "f" and math.isfinite(value) and abs(value) > 3.4028235677973366e38:
-                        value = math.copysign(math.inf, value)
-                    struct.pack_into("<" + letter, block, self.offset, value)
-                    return None
-            elif isinstance(value, numbers.Integral):
-                number = int(value)
-                if not low <= number <= high:
-                    raise LaunchError(f"{number} does not fit .{self.type} ({low} to {high})")
-                struct.pack_into("<" + letter, block, self.offset, number & high if number < 0 and letter.isupper() else number)
-                return None
-        except (struct.error, OverflowError) as error:
-            raise LaunchError(f"{value!r} does not fit .{self.type}") from error
-        wanted = "an array or a whole number" if self.pointer else "a number" if letter in "efd" else "a whole number"
-        raise LaunchError(f"{type(value).__name__} was given; .{self.type} takes {wanted}")
+                return 0, None
+        elif self.array:
+            return self._bytes(value), None
+        elif self.letter in "efd":
+            return self._float(value), None
+        if type(value) is not int:
+            if not isinstance(value, numbers.Integral):
+                raise self._refused(value, "an array or a whole number" if self.pointer else "a whole number")
+            value = int(value)
+        if not self.low <= value <= self.high:
+            raise LaunchError(f"{value} does not fit .{self.type} ({self.low} to {self.high})")
+        return (value & self.high if value < 0 and self.letter.isupper() else value), None
 
-    def _pack_bytes(self, block: bytearray, value) -> None:
+    def _float(self, value) -> float:
+        if type(value) is not float:
+            if not isinstance(value, numbers.Real):
+                raise self._refused(value, "a number")
+            value = float(value)
+        if self.letter != "d":
+            try:
+                struct.pack(self.letter, value)
+            except OverflowError:  # as a conversion on the GPU would
+                return math.copysign(math.inf, value)
+        return value
+
+    def _bytes(self, value) -> bytes:
         try:
-            data = bytes(memoryview(value).cast("B")) if not isinstance(value, ctypes.Structure) else bytes(value)
+            data = bytes(value) if isinstance(value, ctypes.Structure) else bytes(memoryview(value).cast("B"))
         except TypeError:
-            raise LaunchError(f"{type(value).__name__} was given; an array parameter takes bytes, an array or a ctypes structure") from None
+            raise self._refused(value, "bytes, an array or a ctypes structure") from None
         if len(data) != self.size:
             raise LaunchError(f"{len(data)} bytes were given; it takes {self.size}")
-        block[self.offset:self.offset + self.size] = data
+        return data
+
+    def _refused(self, value, wanted: str) -> LaunchError:
+        return LaunchError(f"{type(value).__name__} was given; .{self.type} takes {wanted}")
 
 
-def parameters_of(function: tree.Function) -> tuple[list[Parameter], int]:
-    """A kernel's parameters with the offsets that the ABI gives them, and the parameter block's size."""
-    parameters, end = [], 0
+def parameters_of(function: tree.Function) -> tuple[list[Parameter], struct.Struct]:
+    """A kernel's parameters at the offsets that the ABI gives them, and how they are packed into its parameter block."""
+    parameters: list[Parameter] = []
+    end, layout = 0, "<"
     for variable in function.parameters:
-        parameter = Parameter(variable, 0)
-        parameter.offset = -(-end // parameter.align) * parameter.align
+        parameter = Parameter(variable, end)
+        layout += "x" * (parameter.offset - end) + parameter.letter
         end = parameter.offset + parameter.size
         parameters.append(parameter)
-    return parameters, end
+    return parameters, struct.Struct(layout)
 
 
 class Module:
@@ -158,7 +165,8 @@ class Kernel:
 
     def __init__(self, module: Module, function: tree.Function):
         self.module, self.function, self.name = module, function, function.name
-        self.parameters, self.parameter_bytes = parameters_of(function)
+        self.parameters, self.layout = parameters_of(function)
+        self._legal_blocks: set[tuple[int, int, int]] = set()
         self._compiled: dict[tuple[int, int, int], _Compiled] = {}
 
     def launch(self, grid: Dimensions, block: Dimensions, args: Sequence, shared_bytes: int = 0, time_limit: float = 60.0) -> None:
@@ -173,15 +181,17 @@ class Kernel:
         grid3, block3 = three(grid, "grid"), three(block, "block")
         device = self.module.device
         self._check(grid3, block3, len(args), shared_bytes)
-        values = bytearray(self.parameter_bytes)
+        values: list[int | float | bytes] = []
         extents: list[memory.Extent | None] = []
-        for parameter, value in zip(self.parameters, args, strict=True):
+        for parameter, argument in zip(self.parameters, args, strict=True):
             try:
-                extents.append(parameter.pack(values, value))
+                value, extent = parameter.pass_(argument)
             except LaunchError as error:
-                raise LaunchError(f"kernel {self.name}, argument {len(extents)} ({parameter.describe()}): {error}") from None
+                raise LaunchError(f"kernel {self.name}, argument {len(values)} ({parameter.describe()}): {error}") from None
+            values.append(value)
+            extents.append(extent)
         started = time.perf_counter()
-        device.backend.run(self, grid3, block3, values, extents, shared_bytes, time_limit)
+        device.backend.run(self, grid3, block3, self.layout.pack(*values), extents, shared_bytes, time_limit)
         device.count(self.name, time.perf_counter() - started)
 
     def _check(self, grid, block, arguments: int, shared_bytes: int) -> None:
@@ -189,22 +199,28 @@ class Kernel:
         if arguments != len(self.parameters):
             wanted = ", ".join(parameter.describe() for parameter in self.parameters)
             raise LaunchError(f"kernel {name} takes {len(self.parameters)} arguments ({wanted}); {arguments} were given")
-        for what, dims, limits in (("block", block, part.block), ("grid", grid, part.grid)):
-            for value, limit, axis in zip(dims, limits, "xyz", strict=True):
-                if not 1 <= value <= limit:
-                    raise LaunchError(f"kernel {name}: {what} {dims} has {axis}={value}; {part.name} takes 1 to {limit}")
-        threads = math.prod(block)
+        if block not in self._legal_blocks:
+            self._check_block(block)
+            self._legal_blocks.add(block)
+        for value, limit, axis in zip(grid, part.grid, "xyz", strict=True):
+            if not 1 <= value <= limit:
+                raise LaunchError(f"kernel {name}: grid {grid} has {axis}={value}; {part.name} takes 1 to {limit}")
+        if not 0 <= shared_bytes <= part.shared_per_cta:
+            raise LaunchError(f"kernel {name}: shared_bytes={shared_bytes}; {part.name} has {part.shared_per_cta} a CTA")
+
+    def _check_block(self, block) -> None:
+        part, name, threads = self.module.device.part, self.name, math.prod(block)
+        for value, limit, axis in zip(block, part.block, "xyz", strict=True):
+            if not 1 <= value <= limit:
+                raise LaunchError(f"kernel {name}: block {block} has {axis}={value}; {part.name} takes 1 to {limit}")
         if threads > part.threads_per_cta:
             raise LaunchError(f"kernel {name}: block {block} has {threads} threads; {part.name} takes at most {part.threads_per_cta} a CTA")
         for directive in self.function.directives:
-            if directive.name in ("reqntid", "maxntid"):
-                stated = [int(word) for word in directive.words if word.isdigit()]
-                if directive.name == "reqntid" and (*stated, 1, 1)[:3] != block:
-                    raise LaunchError(f"kernel {name} requires block {(*stated, 1, 1)[:3]} (.reqntid); {block} was given")
-                if directive.name == "maxntid" and threads > math.prod(stated):
-                    raise LaunchError(f"kernel {name} takes at most {math.prod(stated)} threads a CTA (.maxntid); block {block} has {threads}")
-        if not 0 <= shared_bytes <= part.shared_per_cta:
-            raise LaunchError(f"kernel {name}: shared_bytes={shared_bytes}; {part.name} has {part.shared_per_cta} a CTA")
+            stated = [int(word) for word in directive.words if word.isdigit()]
+            if directive.name == "reqntid" and (*stated, 1, 1)[:3] != block:
+                raise LaunchError(f"kernel {name} requires block {(*stated, 1, 1)[:3]} (.reqntid); {block} was given")
+            if directive.name == "maxntid" and threads > math.prod(stated):
+                raise LaunchError(f"kernel {name} takes at most {math.prod(stated)} threads (.maxntid); block {block} has {threads}")
 
 
 class _Compiled:
@@ -219,13 +235,13 @@ class _Compiled:
             from warpwright.cpu import codegen
 
             generated = codegen.compile_kernel(kernel.module.tree, kernel.name, block, codegen.Options())
-            facts = {
+            facts: dict = {
                 "sites": [(site.line, site.column, str(site.text)) for site in generated.sites],
                 "fibers": bool(generated.uses_barrier or generated.spins), "spins": bool(generated.spins),
                 "shared": generated.shared_bytes, "local": generated.local_bytes, "stack": getattr(generated, "stack_bytes", 0),
                 "globals": list(generated.globals),
             }
-            cached = runtime.compile_ir(runtime.runtime_ir(facts["fibers"]) + generated.ir), facts
+            cached = runtime.compile_ir(runtime.runtime_ir(bool(facts["fibers"])) + generated.ir), facts
             runtime.store_cached(key, *cached)
         self.code, facts = runtime.Code(cached[0]), cached[1]
         self.sites = facts["sites"]
@@ -235,10 +251,12 @@ class _Compiled:
         addresses = [kernel.module.variables[name].address for name in facts["globals"]]
         self.global_table = (ctypes.c_uint64 * max(1, len(addresses)))(*addresses)
         self.record = (ctypes.c_uint8 * runtime.FRAME_BYTES)()
-        self.struct = ctypes.create_string_buffer(self.STRUCT.size + 64)
-        self.address = ctypes.addressof(self.struct)
-        self.values = ctypes.create_string_buffer(max(16, kernel.parameter_bytes) + 16)
+        self.struct = ctypes.create_string_buffer(self.STRUCT.size)
+        self.values = ctypes.create_string_buffer(kernel.layout.size + 16)
         self.parameter_ranges = (ctypes.c_uint64 * max(1, 2 * len(kernel.parameters)))()
+        self.address = ctypes.addressof(self.struct)
+        self.tables = tuple(ctypes.addressof(table) for table in (self.global_table, self.parameter_ranges, self.values))
+        self.record_address = ctypes.addressof(self.record)
 
 
 class FastBackend:
@@ -249,7 +267,7 @@ class FastBackend:
 
         self.device, self.pool = device, Pool(threads)
 
-    def run(self, kernel: Kernel, grid, block, values: bytearray, extents, shared_bytes: int, time_limit: float) -> None:
+    def run(self, kernel: Kernel, grid, block, values: bytes, extents, shared_bytes: int, time_limit: float) -> None:
         with self.pool.lock:
             self._run(kernel, grid, block, values, extents, shared_bytes, time_limit)
 
@@ -280,22 +298,20 @@ class FastBackend:
         legal = self.device.legal_memory(kernel.module, extents)
         bounds = legal.merged()
         ranges = (ctypes.c_uint64 * max(2, len(bounds)))(*bounds)
-        for i, extent in enumerate(extents):
-            compiled.parameter_ranges[2 * i], compiled.parameter_ranges[2 * i + 1] = (
-                (extent.start, extent.end - extent.start) if extent is not None else (0, 0))
-        compiled.values[:len(values)] = bytes(values)
+        if extents:
+            compiled.parameter_ranges[:] = [number for extent in extents
+                                            for number in ((extent.start, extent.end - extent.start) if extent is not None else (0, 0))]
+        ctypes.memmove(compiled.values, values, len(values))
         compiled.STRUCT.pack_into(
-            compiled.struct, 0, *grid, *block, 0, shared_bytes,
-            ctypes.addressof(ranges), len(bounds) // 2, ctypes.addressof(compiled.global_table), ctypes.addressof(compiled.parameter_ranges),
-            ctypes.addressof(compiled.values), shared, 32 * compiled.local, compiled.stack,
-            warps, resident, max(1, min(256, ctas // (4 * workers))), part.sms, ctas, 0, 0, compiled.local,
-            ctypes.addressof(compiled.record))
+            compiled.struct, 0, *grid, *block, 0, shared_bytes, ctypes.addressof(ranges), len(bounds) // 2, *compiled.tables,
+            shared, 32 * compiled.local, compiled.stack, warps, resident, max(1, min(256, ctas // (4 * workers))), part.sms, ctas, 0, 0,
+            compiled.local, compiled.record_address)
         pool.run(compiled.code, compiled.address, compiled.address + 24, several, time_limit)
         stopped, = struct.unpack_from("<i", compiled.struct, 24)
         if stopped:
             raise self._error(kernel, compiled, block, legal.ranges, time_limit)
 
-    def _error(self, kernel, compiled, block, ranges, time_limit) -> KernelError:
+    def _error(self, kernel, compiled, block, ranges, time_limit) -> KernelError | LaunchError:
         """The exception for the fault that a launch recorded (layout of `%frame` in runtime.ll)."""
         taken, = struct.unpack_from("<i", compiled.struct, 128)
         if not taken:  # the time ran out between two CTAs

@@ -50,14 +50,14 @@ class DeviceBuffer:
 
 def locate(argument) -> Extent | None:
     """Where a numpy array, torch tensor or DeviceBuffer lies; None for anything else. Raises LaunchError for one out of the device's reach."""
+    if hasattr(argument, "untyped_storage"):
+        return _locate_tensor(argument)
     if isinstance(argument, np.ndarray):
         return _locate_array(argument)
     if isinstance(argument, DeviceBuffer):
         if argument.freed:
             raise LaunchError(f"{argument.name} ({argument.nbytes} bytes at {argument.address:#x}) was freed before this launch")
         return Extent(argument.address, argument.address, argument.address + argument.nbytes)
-    if hasattr(argument, "untyped_storage"):
-        return _locate_tensor(argument)
     return None
 
 

@@ -13,6 +13,7 @@ from warpwright.kernels.formats import Quantized
 from warpwright.kernels.linear import DTYPE, Kept, Plan
 from warpwright.kernels.ops import Layout, Ops, Routing
 from warpwright.kernels.recipe import Recipe, Role
+from warpwright.kernels.router import TINY, Gate, select_experts
 
 
 class TorchProducts:
@@ -109,10 +110,11 @@ class TorchOps(Ops):
         return self.linear(x, weight, recipe, role) if layout is None else self.grouped_linear(x, weight, layout, recipe, role)
 
     def route(self, logits: Tensor, bias: Tensor, top_k: int, groups: int, groups_kept: int, scale: float) -> Routing:
+        Gate(logits.shape[1], top_k, groups, groups_kept)
         scores = torch.sigmoid(logits)
         experts = select_experts(scores.detach() + bias, top_k, groups, groups_kept)
         chosen = scores.gather(1, experts)
-        return Routing(experts.int(), chosen / (chosen.sum(1, keepdim=True) + 1e-20) * scale, scores)
+        return Routing(experts.int(), chosen / (chosen.sum(1, keepdim=True) + TINY) * scale, scores)
 
     def permute(self, x: Tensor, routing: Routing, num_experts: int) -> tuple[Tensor, Layout]:
         layout = sort_by_expert(routing.experts, num_experts)
@@ -124,18 +126,6 @@ class TorchOps(Ops):
 
     def grouped_linear(self, rows: Tensor, weights: Tensor, layout: Layout, recipe: Recipe, role: Role = "plain") -> Tensor:
         return linear.apply(Plan(self.products, recipe, role), rows, None, weights, layout.offsets)
-
-
-def select_experts(biased: Tensor, top_k: int, groups: int, groups_kept: int) -> Tensor:
-    """int64[T, k]: the experts with the largest biased scores FP32[T, E] in the best groups, descending, ties to the lower index."""
-    tokens, experts = biased.shape
-    if groups > 1 and groups_kept < groups:
-        by_group = biased.view(tokens, groups, experts // groups)
-        best = by_group.topk(max(1, top_k // groups_kept), dim=2).values.sum(2)
-        kept = best.sort(dim=1, descending=True, stable=True).indices[:, :groups_kept]
-        dropped = torch.ones(tokens, groups, dtype=torch.bool).scatter_(1, kept, False)
-        biased = by_group.masked_fill(dropped[:, :, None], -torch.inf).view(tokens, experts)
-    return biased.sort(dim=1, descending=True, stable=True).indices[:, :top_k]
 
 
 def sort_by_expert(experts: Tensor, num_experts: int) -> Layout:

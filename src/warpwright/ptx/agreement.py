@@ -1,8 +1,8 @@
 """Which registers go with which instruction types, as ptxas has it.
 
-Sizes are equal (in ld, st and cvt a register may be wider); untyped bits go with anything of their size; signed and unsigned integers go with
-each other; floats go with themselves and with untyped bits; types without registers of their own (bf16, tf32, fp8 …) live in untyped ones.
-"""
+Sizes are equal (in ld, st and cvt a register may be wider); untyped bits go with anything of their size; signed and unsigned integers go
+with each other; floats go with themselves and with untyped bits; types without registers of their own (bf16, tf32, fp8 …) live in untyped
+ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ REGISTER_TYPES = {
 OPAQUE_TYPES = {"texref", "samplerref", "surfref"}
 VARIABLE_TYPES = (REGISTER_TYPES - {"pred"}) | OPAQUE_TYPES
 # Types held in untyped registers only.
-_ONLY_BITS = {"bf16", "bf16x2", "u16x2", "s16x2", "tf32", "f32x2", "e4m3x2", "e5m2x2", "e4m3x4", "e5m2x4", "ue8m0x2", "e2m1x2", "e2m3x2", "e3m2x2", "e2m1x4",
+_ONLY_BITS = {"bf16", "bf16x2", "u16x2", "s16x2", "tf32", "f32x2", "e4m3x2", "e5m2x2", "e4m3x4", "e5m2x4", "ue8m0x2", "e2m1x2", "e2m3x2",
+              "e3m2x2", "e2m1x4",
               "e2m3x4", "e3m2x4"}
 BITS = {**TYPE_BITS, "ue8m0x2": 16, "e2m1x2": 8, "e2m3x2": 16, "e3m2x2": 16, "e2m1x4": 16, "e2m3x4": 32, "e3m2x4": 32, "u4": 4, "s4": 4}
 
@@ -30,7 +31,8 @@ def class_of(type_: str) -> str:
 def agrees(register: str, type_: str, relaxed: bool = False, loose_float: bool = False, packed_integer: bool = False) -> bool:
     """Whether a register of one type may hold an operand of an instruction's type.
 
-    relaxed: the register may be wider. loose_float: vectors of ld, whose floats go with integers. packed_integer: f16x2 goes with 32-bit integers.
+    relaxed: the register may be wider. loose_float: vectors of ld, whose floats go with integers.
+    packed_integer: f16x2 goes with 32-bit integers.
     """
     if type_ == "pred" or register == "pred":
         return type_ == register

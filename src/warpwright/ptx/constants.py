@@ -214,8 +214,8 @@ def _integer(value: int, unsigned: bool, position: tree.Position | None = None) 
 def _fold(operator: str, left: Constant, right: Constant) -> Constant:
     position = left.position
     if operator in ("&&", "||"):
-        a, b = _truth(left), _truth(right)
-        return tree.Integer(int(a and b if operator == "&&" else a or b), False, position)
+        true = (_truth(left) and _truth(right)) if operator == "&&" else (_truth(left) or _truth(right))
+        return tree.Integer(int(true), False, position)
     if isinstance(left, tree.Float) or isinstance(right, tree.Float):
         return _fold_floats(operator, _double(left), _double(right), position)
     unsigned = left.unsigned or right.unsigned or max(left.value, right.value) >> 63 > 0

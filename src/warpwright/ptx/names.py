@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from warpwright.ptx import tree
 
@@ -62,3 +63,38 @@ def kind_of(declared: Declared) -> str:
         case Label():
             return "a label"
     return f"a .{declared.name} list"
+
+
+def prototype(directive: tree.Directive) -> tuple[tuple[tree.Variable, ...], tuple[tree.Variable, ...]]:
+    """(results, parameters) of a `.callprototype (.param .b32 _) _ (.param .b64 _, …)`."""
+    lists: list[list[list[str]]] = []
+    closed = False
+    for word in directive.words:
+        if word == "(":
+            lists.append([])
+            closed = False
+        elif word in (".param", ".reg"):
+            lists[-1].append([word])
+        elif word == ")":
+            closed = True
+        elif lists and lists[-1] and not closed:
+            lists[-1][-1].append(word)
+        elif word == "_" and not lists:  # the function's own place: no results
+            lists.append([])
+    results, parameters = ([_formal(words) for words in one] for one in (*lists, [], [])[:2])
+    return tuple(results), tuple(parameters)
+
+
+def _formal(words: list[str]) -> tree.Variable:
+    """`.param .align 16 .b8 _[16]` as a Variable."""
+    align: int | None = None
+    dimensions: list[int | None] = []
+    type_ = ""
+    for before, word in pairwise(words):
+        if before == ".align":
+            align = int(word)
+        elif before == "[":
+            dimensions.append(None if word == "]" else int(word))
+        elif word.startswith(".") and word != ".align":
+            type_ = word[1:]
+    return tree.Variable(words[0][1:], type_, "_", tuple(dimensions), align)

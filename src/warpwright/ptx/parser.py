@@ -276,7 +276,8 @@ class _Parser(OperandReader):
             dimensions.append(None if self.kinds[self.at] == "]" else self.integer("the array's length"))
             self.expect("]", "after the array's length")
         initializer = self.initializer() if self.accept("=") else None
-        return tree.Variable(space, type_, name, tuple(dimensions), align, vector, initializer, linkage, attributes, pointer, count, position)
+        return tree.Variable(space, type_, name, tuple(dimensions), align, vector, initializer, linkage, attributes, pointer, count,
+                             position)
 
     def initializer(self) -> tree.Initializer:
         if not self.accept("{"):

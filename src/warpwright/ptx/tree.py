@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Iterator, Union
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +17,6 @@ class Position:
     column: int
 
 
-def _position():
-    return field(default=None, compare=False, repr=False)
-
-
 # ── operands ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -29,7 +25,7 @@ class Register:
     """A register, declared (`%r1`, `x`) or special (`%tid.x`, `%laneid`: see `ptx.isa.special`)."""
 
     name: str
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,7 @@ class Integer:
 
     value: int
     unsigned: bool = False
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,7 @@ class Float:
 
     bits: int
     width: int
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +52,7 @@ class Symbol:
 
     name: str
     offset: int = 0
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +60,7 @@ class Negated:
     """`!p`: a predicate operand complemented."""
 
     operand: Register
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ class Negative:
     """`-r`: a register operand with its sign changed (legal in a few instructions only)."""
 
     operand: Register
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,31 +77,31 @@ class Component:
 
     operand: Register
     name: str
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """`p|q`: a destination with its complement or a second result."""
 
-    first: "Operand"
-    second: "Operand"
-    position: Position | None = _position()
+    first: Operand
+    second: Operand
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
     """`_`: a result nobody wants."""
 
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
     """`{a, b, …}`: several registers or literals taken as one operand."""
 
-    elements: tuple["Operand", ...]
-    position: Position | None = _position()
+    elements: tuple[Operand, ...]
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,22 +112,22 @@ class Address:
     `more` holds what else stands in the brackets after further commas.
     """
 
-    base: Union[Register, Symbol, None]
+    base: Register | Symbol | None
     offset: int = 0
-    coordinates: "Operand | None" = None
-    more: tuple["Operand", ...] = ()
-    position: Position | None = _position()
+    coordinates: Operand | None = None
+    more: tuple[Operand, ...] = ()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
     """The parenthesised list of a `call`: `(a, b)`."""
 
-    elements: tuple["Operand", ...]
-    position: Position | None = _position()
+    elements: tuple[Operand, ...]
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
-Operand = Union[Register, Integer, Float, Symbol, Negated, Negative, Component, Pair, Sink, Vector, Address, Arguments]
+Operand = Register | Integer | Float | Symbol | Negated | Negative | Component | Pair | Sink | Vector | Address | Arguments
 
 
 # ── statements ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -153,7 +149,7 @@ class Instruction:
     modifiers: tuple[str, ...] = ()
     operands: tuple[Operand, ...] = ()
     guard: Guard | None = None
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
     @property
     def mnemonic(self) -> str:
@@ -169,7 +165,7 @@ class Instruction:
 @dataclass(frozen=True, slots=True)
 class Label:
     name: str
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +176,7 @@ class RegisterDeclaration:
     name: str
     count: int | None = None
     vector: int | None = None
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +194,12 @@ class Variable:
     dimensions: tuple[int | None, ...] = ()
     align: int | None = None
     vector: int | None = None
-    initializer: "Initializer | None" = None
+    initializer: Initializer | None = None
     linkage: str = ""
     attributes: tuple[str, ...] = ()
-    pointer: "PointerHint | None" = None
+    pointer: PointerHint | None = None
     count: int | None = None
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +220,7 @@ class Generic:
     generic: bool = True
 
 
-Initializer = Union[Integer, Float, Symbol, Generic, tuple]
+Initializer = Integer | Float | Symbol | Generic | tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,18 +234,18 @@ class Directive:
     name: str
     words: tuple[str, ...] = ()
     label: str | None = None
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """`{ … }`: a scope of its own for names."""
 
-    statements: tuple["Statement", ...]
-    position: Position | None = _position()
+    statements: tuple[Statement, ...]
+    position: Position | None = field(default=None, compare=False, repr=False)
 
 
-Statement = Union[Instruction, Label, RegisterDeclaration, Variable, Directive, Block]
+Statement = Instruction | Label | RegisterDeclaration | Variable | Directive | Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +259,7 @@ class Function:
     body: tuple[Statement, ...] | None = None
     directives: tuple[Directive, ...] = ()
     linkage: str = ""
-    position: Position | None = _position()
+    position: Position | None = field(default=None, compare=False, repr=False)
 
     def instructions(self) -> Iterator[Instruction]:
         """Every instruction of the body in source order, those in nested blocks too."""
@@ -285,7 +281,7 @@ class Module:
     version: tuple[int, int]
     target: tuple[str, ...]
     address_size: int = 64
-    items: tuple[Union[Function, Variable, Directive], ...] = ()
+    items: tuple[Function | Variable | Directive, ...] = ()
     file: str | None = field(default=None, compare=False)
 
     @property

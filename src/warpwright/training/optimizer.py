@@ -49,8 +49,8 @@ class AdamW:
             if gradient is None:
                 continue
             first, second = self.first[name], self.second[name]
-            m = first.float().lerp_(gradient, 1 - t.beta1)
-            v = second.float().mul_(t.beta2).addcmul_(gradient, gradient, value=1 - t.beta2)
+            m = torch.lerp(first.float(), gradient, 1 - t.beta1)
+            v = torch.addcmul(second.float() * t.beta2, gradient, gradient, value=1 - t.beta2)
             first.copy_(m)
             second.copy_(v)
             if parameter.dim() > 1:

@@ -43,10 +43,10 @@ def space_of(op: Op) -> str:
     return {"const": "global", "generic": "global"}.get(name, name)
 
 
-def resolve(e: Emitter, op: Op, name: str = "a") -> Address:
-    """What an address operand says, before any check."""
+def resolve(e: Emitter, op: Op, name: str = "a", space: str | None = None) -> Address:
+    """What an address operand says, before any check. `space` where the instruction has several."""
     arg: Addr = op.args[name]  # type: ignore[assignment]
-    space = space_of(op)
+    space = space or space_of(op)
     base, offset = arg.base, arg.offset
     if isinstance(base, Place):
         space = {"global": "global", "local": "local", "param": "param"}.get(base.space, "shared")
@@ -63,7 +63,7 @@ def resolve(e: Emitter, op: Op, name: str = "a") -> Address:
                 if offset:
                     value = e.bin("add", kind, value, e.k(kind, offset))
                 scalar = e.resize(value, kind, "i64")
-    window, slot, whole = _window(e, op, space, form)
+    window, slot, whole = _window(e, f"{op.site} {name}", space, form)
     return Address(space, form, scalar, base, kind, offset, window, slot, whole)
 
 
@@ -78,7 +78,7 @@ def vector(e: Emitter, address: Address) -> str:
         return e.resize(value, address.kind, "i64")
 
 
-def _window(e: Emitter, op: Op, space: str, form: Form) -> tuple[tuple[str, str] | None, str | None, int]:
+def _window(e: Emitter, key: str, space: str, form: Form) -> tuple[tuple[str, str] | None, str | None, int]:
     """(start, size) of where an access should lie, the slot that holds them where they are found at run time, and the size if it is known."""
     program = e.program
     if space == "shared":
@@ -103,9 +103,9 @@ def _window(e: Emitter, op: Op, space: str, form: Form) -> tuple[tuple[str, str]
             return (e.shared_address(), e.shared_size()), None, 0
         case ("local",):
             return (e.local_address(), str(32 * program.space.local_bytes)), None, 0
-    slot = e.alloca(f"window {op.site}", "{ i64, i64 }", "zeroinitializer")
+    slot = e.alloca(f"window {key}", "{ i64, i64 }", "zeroinitializer")
     start = e.ins(f"load i64, ptr {slot}")
-    size = e.ins(f"load i64, ptr {e.at_entry(f'window {op.site} size', f'getelementptr i64, ptr {slot}, i64 1')}")
+    size = e.ins(f"load i64, ptr {e.at_entry(f'window {key} size', f'getelementptr i64, ptr {slot}, i64 1')}")
     return (start, size), slot, 0
 
 
@@ -284,13 +284,15 @@ ok:
     return name
 
 
-def lane_loop(e: Emitter, name: str, signature: str, space: str, total: int, body: str, *, before: str = "", attributes: str = "cold") -> str:
+def lane_loop(e: Emitter, name: str, signature: str, space: str | None, total: int, body: str, *, before: str = "", attributes: str = "cold") -> str:
     """A function that does something for each active lane, lowest first, after checking its address.
 
     signature: what follows `ptr %frame, <32 x i64> %addresses, i32 %mask, i32 %site`. body: IR that sees %lane (i32) and %host (ptr).
+    space: None where the addresses are the host's, and checked.
     """
     if name not in e.helpers:
-        check = lane_check(e, space)
+        host = ("%host = inttoptr i64 %address to ptr" if space is None else
+                f"%host = call ptr @{lane_check(e, space)}(ptr %frame, i64 %address, i64 {total}, i32 %site, i32 %lane)")
         e.declare("@llvm.cttz.i32", "i32 (i32, i1)")
         e.helpers[name] = f"""
 define internal void @{name}(ptr %frame, <32 x i64> %addresses, i32 %mask, i32 %site{signature}) noinline {attributes} {{
@@ -304,7 +306,7 @@ loop:
   %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)
   %slot = getelementptr i64, ptr %table, i32 %lane
   %address = load i64, ptr %slot
-  %host = call ptr @{check}(ptr %frame, i64 %address, i64 {total}, i32 %site, i32 %lane)
+  {host}
 {body}  br label %next
 next:
   %less = sub i32 %left, 1

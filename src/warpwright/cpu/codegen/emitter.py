@@ -69,6 +69,8 @@ class Emitter:
         self.mask: str | None = None  # i32 of the active lanes; None: all 32
         self.position = 0
         self.here = "entry"  # the LLVM block being written
+        self.read_somewhere = {reg.index for block in flow.blocks for op in block.ops for reg in op.reads} | {
+            reg.index for block in flow.blocks for reg in (block.branch[0] if block.branch else None, block.switch) if reg is not None}
         self._count = 0
         self._entry_values: dict[str, str] = {}
         self._mask_vectors: dict[str, str] = {}

@@ -347,20 +347,17 @@ def _st(e: Emitter, op: Op) -> None:
     parts = source.elements if isinstance(source, Vec) else (source,)
     if op.get("sem") == "release":
         e.do("fence release")
-    store(e, op, addressing.resolve(e, op), element, list(parts))
+    address = addressing.resolve(e, op)
+    one_value = address.form.uniform and address.space != "local" and all(e.lanes.of(part).uniform for part in parts)
+    with e.shape(1 if one_value else 32):
+        values = [e.value(part, element.kind) for part in parts]
+    store(e, op, address, element, values, one_value)
 
 
-def store(e: Emitter, op: Op, address: Address, element: Element, parts: list) -> None:
-    """Store an operand a value of the element."""
+def store(e: Emitter, op: Op, address: Address, element: Element, values: list[str], one_value: bool = False) -> None:
+    """Store a lane's values: vectors, or scalars where all lanes store the same at the same address (`one_value`)."""
     volatile = _volatile(op)
     uniform = address.form.uniform and address.space != "local"
-    one_value = uniform and all(e.lanes.of(part).uniform for part in parts)
-    if one_value:
-        with e.shape(1):
-            values = [e.value(part, element.kind) for part in parts]
-    else:
-        with e.shape(32):
-            values = [e.value(part, element.kind) for part in parts]
     planned = None if uniform or address.form.varying else plan(address, element, gap=0)
     if planned is not None:  # only where no two lanes write the same bytes
         runs, where, _ = planned

@@ -2,9 +2,9 @@
 
 Slots: async, bulk, tensor, reduce, prefetch (flags), action (commit_group wait_group wait_all), cop, dst and src the spaces, dim (1d … 5d),
 mode (tile im2col …), complete (the mechanism of completion), multicast, group (cta_group), hint, fetch, op and T of reductions.
-Operands: dst and src (addresses; a tensor's is `[map, {x, y}]`), size, barrier (an address), offsets (im2col), mask (multicast: which CTAs),
-byte_mask, policy, n (wait_group). cp.async: src_size is the number of bytes read (the rest is zero-filled) or, if a predicate, ignore-src.
-"""
+Operands: dst and src (addresses; a tensor's is `[map, {x, y}]`), size, barrier (an address), offsets (im2col), mask (multicast: which
+CTAs), byte_mask, policy, n (wait_group). cp.async: src_size is the number of bytes read (the rest is zero-filled) or, if a predicate,
+ignore-src."""
 
 from warpwright.ptx.isa.memory import FETCH
 from warpwright.ptx.isa.table import Match, constant, declare
@@ -45,7 +45,8 @@ _MASK = ("<multicast>", MULTICAST, "mask:u16")
 
 def _cp_async():
     for cop in ("ca", "cg"):
-        yield f"async cop:{{{cop}}} {SHARED} src:{{global}} {FETCH}", "dst:addr, src:addr, size:imm, src_size:any?", "@sm_80@ptx7.0", "", _check_size
+        yield (f"async cop:{{{cop}}} {SHARED} src:{{global}} {FETCH}", "dst:addr, src:addr, size:imm, src_size:any?", "@sm_80@ptx7.0", "",
+               _check_size)
         yield (f"async cop:{{{cop}}} {SHARED} src:{{global}} {HINT} {FETCH}", "dst:addr, src:addr, size:imm, policy:b64",
                "@sm_80@ptx7.4", "", _check_size)
         yield (f"async cop:{{{cop}}} {SHARED} src:{{global}} {HINT} {FETCH}", "dst:addr, src:addr, size:imm, src_size:any, policy:b64",
@@ -124,11 +125,13 @@ declare(
     "tensormap", "change a field of a tensor map, or copy one from shared to global memory with a fence",
     (f"{_MAP} field:{{global_address}} {_MAP_SPACE} T:{{b64}}", "a:addr, b:T", "@sm_90a+@ptx8.3"),
     (f"{_MAP} field:{{rank}} {_MAP_SPACE} T:{{b32}}", "a:addr, b:T", "@sm_90a+@ptx8.3"),
-    (f"{_MAP} field:{{box_dim|global_dim|element_stride}} {_MAP_SPACE} T:{{b32}}", "a:addr, index:imm, b:T", "@sm_90a+@ptx8.3", "", _check_map),
+    (f"{_MAP} field:{{box_dim|global_dim|element_stride}} {_MAP_SPACE} T:{{b32}}", "a:addr, index:imm, b:T", "@sm_90a+@ptx8.3", "",
+     _check_map),
     (f"{_MAP} field:{{global_stride}} {_MAP_SPACE} T:{{b64}}", "a:addr, index:imm, b:T", "@sm_90a+@ptx8.3", "", _check_map),
     (f"{_MAP} field:{{elemtype|interleave_layout|swizzle_mode|swizzle_atomicity|fill_mode}} {_MAP_SPACE} T:{{b32}}", "a:addr, b:imm",
      "@sm_90a+@ptx8.3", "", _check_map),
-    ("action:{cp_fenceproxy} dst:{global} src:{shared::cta} proxy:{tensormap::generic} sem:{release} scope:{cta|cluster|gpu|sys} sync aligned",
+    ("action:{cp_fenceproxy} dst:{global} src:{shared::cta} proxy:{tensormap::generic} sem:{release} "
+     "scope:{cta|cluster|gpu|sys} sync aligned",
      "dst:addr, src:addr, size:imm", "@sm_90@ptx8.3", "", constant("size", 128)),
     effects="load store fence",
 )

@@ -1,7 +1,8 @@
 """Atomic operations on memory: atom (returns the old value), red (does not).
 
-Slots: op; T; sem (relaxed acquire release acq_rel; absent: relaxed), scope (absent: gpu), space (absent: generic); noftz (a flag: subnormals kept);
-vec (element by element, each atomic by itself); hint (`L2::cache_hint`: the last operand is a cache policy); async (a flag of red).
+Slots: op; T; sem (relaxed acquire release acq_rel; absent: relaxed), scope (absent: gpu), space (absent: generic); noftz (a flag:
+subnormals kept); vec (element by element, each atomic by itself); hint (`L2::cache_hint`: the last operand is a cache policy); async (a
+flag of red).
 Operands: d the old value, a the address, b, c (cas: b is compared, c is stored), policy; barrier of red.async.
 """
 
@@ -51,9 +52,8 @@ declare(
     *((f"{RED_ORDER} {op} {HINT} T:{{{types}}}", "a:addr, b:T, policy:b64?", needs, "", _check) for op, types, needs in _SCALAR),
     *((f"sem:{{relaxed|release}}? {SCOPE}? {GLOBAL} {op} {HINT} {types}", "a:addr, b:T*vec, policy:b64?",
        "@sm_90@ptx8.1", "", _check) for op, types in _VECTOR),
-    *((f"async sem:{{relaxed}} scope:{{cluster}} complete:{{mbarrier::complete_tx::bytes}} space:{{shared::cluster}}? op:{{{op}}} T:{{{types}}}"
-       .replace("complete:{mbarrier::complete_tx::bytes} space:{shared::cluster}?",
-                "space:{shared::cluster}? complete:{mbarrier::complete_tx::bytes}"),
+    *((f"async sem:{{relaxed}} scope:{{cluster}} space:{{shared::cluster}}? complete:{{mbarrier::complete_tx::bytes}} op:{{{op}}} "
+       f"T:{{{types}}}",
        "a:addr, b:T, barrier:addr", "@sm_90@ptx8.1")
       for op, types in (("inc|dec", "u32"), ("min|max", "u32|s32"), ("add", "u32|s32|u64"), ("and|or|xor", "b32"))),
     effects="load store",

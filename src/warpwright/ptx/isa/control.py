@@ -26,7 +26,8 @@ declare("exit", "end the thread", ("", ""), effects="exit")
 declare("trap", "stop the launch with an error", ("", ""), effects="exit")
 declare("brkpt", "stop for the debugger", ("", ""), effects="nop")
 declare("nanosleep", "wait for about a nanoseconds", ("T:{u32}", "a:T", "@sm_70@ptx6.3"), effects="nop")
-declare("pmevent", "trigger performance monitor events", ("", "a:imm", "", "", constant("a", *range(16))), ("mask", "a:imm", "@sm_20@ptx3.0"), effects="nop")
+declare("pmevent", "trigger performance monitor events", ("", "a:imm", "", "", constant("a", *range(16))),
+        ("mask", "a:imm", "@sm_20@ptx3.0"), effects="nop")
 declare("griddepcontrol", "let dependent grids start, or wait for the grids before this one",
         ("action:{launch_dependents|wait}", "", "@sm_90@ptx7.8"), effects="fence")
 

@@ -1,7 +1,7 @@
 """Conversions: cvt, and cvt.pack.
 
-Slots: D the destination's type, S the source's; rnd (rn rz rm rp to a float; rni rzi rmi rpi to an integer value; rna for tf32; rs stochastic);
-ftz, sat, satfinite, relu; for `cvt.pack`: pack, sat, D, S, and C the type of c.
+Slots: D the destination's type, S the source's; rnd (rn rz rm rp to a float; rni rzi rmi rpi to an integer value; rna for tf32; rs
+stochastic); ftz, sat, satfinite, relu; for `cvt.pack`: pack, sat, D, S, and C the type of c.
 Operands: d, a; b for conversions of a pair (a goes to the high half of d, b to the low half); bits the random bits of rs;
 c of cvt.pack holds what is shifted in above: d = c << 2·size | a << size | b. For x4 types a is a vector of four f32, the first highest.
 """

@@ -5,9 +5,9 @@ for ldmatrix and stmatrix num (x1 x2 x4), trans (a flag), space, T. wmma and wgm
 Operands: d, a, b, c are vectors of registers, one warp's fragments; mma.sp adds e (metadata) and f (its selector); ldmatrix: d, a (the
 address); stmatrix: a (the address), b.
 
-The type function `fragment(X)` gives the length and register type of operand X: a lane holds (elements · bits) / (32 · 32) registers of b32,
-several elements packed in each; f32, s32 and f64 accumulators are one element a register of that type. `rows(T)` does so for ldmatrix.
-"""
+The type function `fragment(X)` gives the length and register type of operand X: a lane holds (elements · bits) / (32 · 32) registers of
+b32, several elements packed in each; f32, s32 and f64 accumulators are one element a register of that type. `rows(T)` does so for
+ldmatrix."""
 
 import re
 
@@ -104,9 +104,11 @@ declare(
      "D:{f32} A:{e2m1} B:{e2m1} C:{f32} scale:{ue8m0|ue4m3}",
      _FRAGMENTS + ", scale_a:b32, id_a:2*b16, scale_b:b32, id_b:2*b16", "@sm_120f@ptx8.7"),
     # integers and bits
-    (f"sync aligned shape:{{m8n8k16|m16n8k16@sm_80@ptx7.0|m16n8k32@sm_80@ptx7.0}} {_ROWCOL} satfinite? D:{{s32}} A:{{u8|s8}} B:{{u8|s8}} C:{{s32}}",
+    (f"sync aligned shape:{{m8n8k16|m16n8k16@sm_80@ptx7.0|m16n8k32@sm_80@ptx7.0}} {_ROWCOL} satfinite? "
+     "D:{s32} A:{u8|s8} B:{u8|s8} C:{s32}",
      _FRAGMENTS, "@sm_75@ptx6.5"),
-    (f"sync aligned shape:{{m8n8k32|m16n8k32@sm_80@ptx7.0|m16n8k64@sm_80@ptx7.0}} {_ROWCOL} satfinite? D:{{s32}} A:{{u4|s4}} B:{{u4|s4}} C:{{s32}}",
+    (f"sync aligned shape:{{m8n8k32|m16n8k32@sm_80@ptx7.0|m16n8k64@sm_80@ptx7.0}} {_ROWCOL} satfinite? "
+     "D:{s32} A:{u4|s4} B:{u4|s4} C:{s32}",
      _FRAGMENTS, "@sm_75@ptx6.5"),
     (f"sync aligned shape:{{m8n8k128|m16n8k128@sm_80@ptx7.0|m16n8k256@sm_80@ptx7.0}} {_ROWCOL} D:{{s32}} A:{{b1}} B:{{b1}} C:{{s32}} "
      "op:{xor|and@sm_80@ptx7.1} popc", _FRAGMENTS, "@sm_75@ptx7.0"),
@@ -143,7 +145,8 @@ declare(
     (f"sync aligned shape:{{m16n8}} num:{{x1|x2|x4}} trans {_SHARED} T:{{b8}}", "a:addr, b:rows(T)", "@sm_100a+@ptx8.6"),
     effects="store warp",
 )
-declare("movmatrix", "d = the 8×8 matrix a of the warp, transposed", ("sync aligned shape:{m8n8} trans T:{b16}", "=d:b32, a:b32", "@sm_75@ptx7.8"),
+declare("movmatrix", "d = the 8×8 matrix a of the warp, transposed",
+        ("sync aligned shape:{m8n8} trans T:{b16}", "=d:b32, a:b32", "@sm_75@ptx7.8"),
         effects="warp")
 
 # ── wmma ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -168,7 +171,8 @@ def _wmma_moves():
     for shapes, ab, c, needs in _WMMA:
         for operand, types in (("a", ab), ("b", ab), ("c", c)):
             layout = {"a": "layout:{row}", "b": "layout:{col}"}.get(operand, _LAYOUT) if shapes in ("m8n8k32", "m8n8k128") else _LAYOUT
-            yield (f"action:{{load}} operand:{{{operand}}} sync aligned {layout} shape:{{{shapes}}} {_WMMA_SPACE} {operand.upper()}:{{{types}}}",
+            yield (f"action:{{load}} operand:{{{operand}}} sync aligned {layout} shape:{{{shapes}}} {_WMMA_SPACE} "
+                   f"{operand.upper()}:{{{types}}}",
                    f"=d:wmma_fragment({operand.upper()}), a:addr, stride:u32?", needs)
         yield (f"action:{{store}} operand:{{d}} sync aligned {_LAYOUT} shape:{{{shapes}}} {_WMMA_SPACE} D:{{{c}}}",
                "a:addr, b:wmma_fragment(D), stride:u32?", needs)
@@ -180,13 +184,15 @@ declare(
     "wmma", "load, multiply or store matrix fragments whose layout over the lanes is not told",
     *_wmma_moves(),
     (f"{_WMMA_MMA} shape:{{{_F16_SHAPES}}} D:{{f16|f32}} C:{{f16|f32}}", _WMMA_FRAGMENTS, "@sm_70@ptx6.0"),
-    (f"{_WMMA_MMA} shape:{{{_F16_SHAPES}}} D:{{f16|f32}} C:{{f16|f32}} satfinite", _WMMA_FRAGMENTS, "@sm_70@ptx6.0", "", None, "@sm_70@ptx6.5"),
+    (f"{_WMMA_MMA} shape:{{{_F16_SHAPES}}} D:{{f16|f32}} C:{{f16|f32}} satfinite", _WMMA_FRAGMENTS, "@sm_70@ptx6.0", "", None,
+     "@sm_70@ptx6.5"),
     (f"{_WMMA_MMA} shape:{{{_INT_SHAPES}}} D:{{f32}} A:{{bf16}} B:{{bf16}} C:{{f32}}", _WMMA_FRAGMENTS, "@sm_80@ptx7.0"),
     *((f"{_WMMA_MMA} shape:{{{_INT_SHAPES}}} D:{{s32}} A:{{{ab}}} B:{{{ab}}} C:{{s32}} satfinite?", _WMMA_FRAGMENTS, "@sm_72@ptx6.3")
       for ab in ("u8", "s8")),
     (f"{_WMMA_MMA} shape:{{m16n16k8}} D:{{f32}} A:{{tf32}} B:{{tf32}} C:{{f32}}", _WMMA_FRAGMENTS, "@sm_80@ptx7.0"),
     (f"{_WMMA_MMA} shape:{{m8n8k4}} D:{{f64}} A:{{f64}} B:{{f64}} C:{{f64}} rnd:{{rn|rz|rm|rp}}?", _WMMA_FRAGMENTS, "@sm_80@ptx7.0"),
-    *((f"action:{{mma}} sync aligned alayout:{{row}} blayout:{{col}} shape:{{m8n8k32}} D:{{s32}} A:{{{ab}}} B:{{{ab}}} C:{{s32}} satfinite?",
+    *((f"action:{{mma}} sync aligned alayout:{{row}} blayout:{{col}} shape:{{m8n8k32}} D:{{s32}} A:{{{ab}}} B:{{{ab}}} "
+       "C:{s32} satfinite?",
        _WMMA_FRAGMENTS, "@sm_75@ptx6.3") for ab in ("u4", "s4")),
     ("action:{mma} op:{xor|and@sm_80@ptx7.1} popc sync aligned alayout:{row} blayout:{col} shape:{m8n8k128} D:{s32} A:{b1} B:{b1} C:{s32}",
      _WMMA_FRAGMENTS, "@sm_75@ptx6.3"),
@@ -217,12 +223,14 @@ def _check_wgmma(match: Match) -> str | None:
 def _wgmma(modifiers: str, more: str, trans: bool = False):
     accumulator = "+d:wgmma_fragment(D)"  # read where scale_d is true
     yield modifiers, f"{accumulator}, a:4*b32, b:b64, {more}" + (", trans_b:imm" if trans else ""), "@sm_90a@ptx8.0", "", _check_wgmma
-    yield modifiers, f"{accumulator}, a:b64, b:b64, {more}" + (", trans_a:imm, trans_b:imm" if trans else ""), "@sm_90a@ptx8.0", "", _check_wgmma
+    yield (modifiers, f"{accumulator}, a:b64, b:b64, {more}" + (", trans_a:imm, trans_b:imm" if trans else ""), "@sm_90a@ptx8.0", "",
+           _check_wgmma)
 
 
 _ASYNC = "action:{mma_async} sync aligned"
 declare(
-    "wgmma", "d = a · b (+ d if scale_d) by a warp group of 128 threads, asynchronously; a and b are descriptors of shared memory, or a registers",
+    "wgmma", "d = a · b (+ d if scale_d) by a warp group of 128 threads, asynchronously; "
+    "a and b are descriptors of shared memory, or a registers",
     *_wgmma(f"{_ASYNC} shape:{{{_n(16)}}} D:{{f16|f32}} A:{{f16}} B:{{f16}}", _TRANSPOSED, trans=True),
     *_wgmma(f"{_ASYNC} shape:{{{_n(16)}}} D:{{f32}} A:{{bf16}} B:{{bf16}}", _TRANSPOSED, trans=True),
     *_wgmma(f"{_ASYNC} shape:{{{_n(8)}}} D:{{f32}} A:{{tf32}} B:{{tf32}}", _TRANSPOSED),

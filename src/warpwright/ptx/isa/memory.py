@@ -1,7 +1,8 @@
 """Loads, stores, prefetches and cache policies: ld, ldu, st, prefetch, prefetchu, applypriority, discard, createpolicy, multimem.
 
-Slots: T; vec (v2 v4 v8); space (absent: generic); sem (weak volatile relaxed acquire release); scope; mmio and nc (flags); cop the cache operator;
-l1 and l2 the eviction priorities (`L1::evict_last`); hint (`L2::cache_hint`: the last operand is a cache policy); fetch the prefetch size (`L2::128B`).
+Slots: T; vec (v2 v4 v8); space (absent: generic); sem (weak volatile relaxed acquire release); scope; mmio and nc (flags); cop the cache
+operator; l1 and l2 the eviction priorities (`L1::evict_last`); hint (`L2::cache_hint`: the last operand is a cache policy); fetch the
+prefetch size (`L2::128B`).
 Operands: ld: d, a (the address), policy. st: a (the address), b, policy. Addresses are of kind addr: `tree.Address`.
 """
 
@@ -51,7 +52,8 @@ def _widths(modifiers: str, space: str, hints: str, operands: str, needs: str = 
                operands if vector else operands.replace("*vec", ""), needs + more, "", _check)
     for vector, types, more in WIDE:
         wide_space = space if space == "space:{global}" else "space:{global}?"
-        yield f"{modifiers.replace('<space>', wide_space)} {hints.replace('<l2>', L2)} {vector} T:{{{types}}}", operands, needs + more, "", _check
+        yield (f"{modifiers.replace('<space>', wide_space)} {hints.replace('<l2>', L2)} {vector} T:{{{types}}}", operands, needs + more,
+               "", _check)
 
 
 declare(
@@ -63,7 +65,9 @@ declare(
     *_widths("<space> cop:{ca|cg|cs}? nc", "space:{global}", LOAD_HINTS, LOADED, "@sm_32@ptx3.1"),
     effects="load",
 )
-declare("ldu", "d = the value at address a, the same for all lanes", *((f"space:{{global}}? {vector} T:{{{types}}}", "=d:T*vec, a:addr" if vector else "=d:T, a:addr", needs) for vector, types, needs in WIDTHS),
+declare("ldu", "d = the value at address a, the same for all lanes",
+        *((f"space:{{global}}? {vector} T:{{{types}}}", "=d:T*vec, a:addr" if vector else "=d:T, a:addr", needs) for vector, types,
+          needs in WIDTHS),
         effects="load")
 declare(
     "st", "the value at address a = b",
@@ -127,7 +131,8 @@ def _multimem():
             yield f"{head} op:{{{op}}} {acc} vec:{{v2|v4|v8}} T:{{f16|bf16}}", operands, "@sm_90@ptx8.1", "", _check_order
             yield f"{head} op:{{{op}}} {acc} vec:{{v2|v4}}? T:{{f16x2|bf16x2}}", operands, "@sm_90@ptx8.1", "", _check_order
             if action == "ld_reduce":
-                yield f"{head} op:{{{op}}} {'acc:{acc::f16}?' if op == 'add' else ''} vec:{{v2|v4}}? T:{{{tiny}}}", operands, "@sm_100a+@ptx8.6", "", _check_order
+                yield (f"{head} op:{{{op}}} {'acc:{acc::f16}?' if op == 'add' else ''} vec:{{v2|v4}}? T:{{{tiny}}}", operands,
+                       "@sm_100a+@ptx8.6", "", _check_order)
     store = f"action:{{st}} {reduce}"
     yield f"{store} T:{{b32|b64|u32|u64|s32|s64|f32|f64}}", "a:addr, b:T", "@sm_90@ptx8.1", "", _check_order
     yield f"{store} vec:{{v2|v4}} T:{{f32}}", "a:addr, b:T*vec", "@sm_90@ptx8.1", "", _check_order

@@ -1,12 +1,12 @@
 """Barriers and fences: bar, barrier, fence, membar, mbarrier, clusterlaunchcontrol.
 
-bar/barrier: slots cta (a flag), action (sync arrive red), op (popc and or) with T, aligned; warp (a flag) for bar.warp.sync; cluster (a flag)
-with action arrive/wait and sem for barrier.cluster. Operands: d (red's result), a the barrier, b the number of threads, c red's predicate, mask.
+bar/barrier: slots cta (a flag), action (sync arrive red), op (popc and or) with T, aligned; warp (a flag) for bar.warp.sync; cluster (a
+flag) with action arrive/wait and sem for barrier.cluster. Operands: d (red's result), a the barrier, b the number of threads, c red's
+predicate, mask.
 fence: slots sem, scope, proxy and what a proxy fence names. membar: slot level (cta gl sys).
-mbarrier: slot action (init inval expect_tx complete_tx arrive arrive_drop test_wait try_wait pending_count), expect_tx, noComplete and parity
-(flags), sem, scope, space. Operands: d (the state; `_` where it is not wanted; test_wait's predicate), a the address, b (count, transactions,
-state or parity), hint (a time limit in ns).
-"""
+mbarrier: slot action (init inval expect_tx complete_tx arrive arrive_drop test_wait try_wait pending_count), expect_tx, noComplete and
+parity (flags), sem, scope, space. Operands: d (the state; `_` where it is not wanted; test_wait's predicate), a the address, b (count,
+transactions, state or parity), hint (a time limit in ns)."""
 
 from warpwright.ptx.isa.memory import SCOPE
 from warpwright.ptx.isa.table import Match, constant, declare
@@ -51,7 +51,8 @@ declare(
     ("proxy:{proxy} kind:{async}", "", "@sm_90@ptx8.0"),
     ("proxy:{proxy} kind:{async} space:{global|shared::cta|shared::cluster}", "", "@sm_90@ptx8.0"),
     (f"proxy:{{proxy}} kind:{{tensormap::generic}} sem:{{release}} {SCOPE}", "", "@sm_90@ptx8.3"),
-    (f"proxy:{{proxy}} kind:{{tensormap::generic}} sem:{{acquire}} {SCOPE}", "a:addr, size:imm", "@sm_90@ptx8.3", "", constant("size", 128)),
+    (f"proxy:{{proxy}} kind:{{tensormap::generic}} sem:{{acquire}} {SCOPE}", "a:addr, size:imm", "@sm_90@ptx8.3", "",
+     constant("size", 128)),
     ("proxy:{proxy} kind:{async::generic} sem:{acquire} restrict:{sync_restrict::shared::cluster} scope:{cluster}", "", "@sm_90@ptx8.6"),
     ("proxy:{proxy} kind:{async::generic} sem:{release} restrict:{sync_restrict::shared::cta} scope:{cluster}", "", "@sm_90@ptx8.6"),
     effects="fence",
@@ -77,7 +78,8 @@ declare(
     "mbarrier", "an asynchronous barrier in shared memory: count arrivals and transactions, wait for a phase to complete",
     (f"action:{{init}} {_SPACE} T:{{b64}}", "a:addr, b:u32", "@sm_80@ptx7.0", "", _check_order),
     (f"action:{{inval}} {_SPACE} T:{{b64}}", "a:addr", "@sm_80@ptx7.0"),
-    (f"action:{{expect_tx|complete_tx}} sem:{{relaxed}}? scope:{{cta|cluster}}? {_ANY} T:{{b64}}", "a:addr, b:u32", "@sm_90@ptx8.0", "", _check_order),
+    (f"action:{{expect_tx|complete_tx}} sem:{{relaxed}}? scope:{{cta|cluster}}? {_ANY} T:{{b64}}", "a:addr, b:u32", "@sm_90@ptx8.0", "",
+     _check_order),
     (f"{_ARRIVE} {_ORDER} {_ANY} T:{{b64}}", "=d:T, a:addr, b:u32?", "@sm_80@ptx7.0", "", _check_order),
     (f"{_ARRIVE} expect_tx {_ORDER} {_ANY} T:{{b64}}", "=d:T, a:addr, b:u32", "@sm_90@ptx8.0", "", _check_order),
     (f"{_ARRIVE} noComplete {_ORDER} {_SPACE} T:{{b64}}", "=d:T, a:addr, b:u32", "@sm_80@ptx7.0", "", _check_order),

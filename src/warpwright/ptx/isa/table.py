@@ -14,9 +14,9 @@ An `Entry` is one opcode; each of its `Form`s is one line of syntax. A form is t
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Callable, Iterator
 
 from warpwright.errors import PtxError
 from warpwright.ptx import tree
@@ -46,7 +46,7 @@ class Need:
     sm: int = 10
     arch: str = ""
 
-    def join(self, other: "Need") -> "Need":
+    def join(self, other: Need) -> Need:
         return Need(max(self.ptx, other.ptx), max(self.sm, other.sm), other.arch or self.arch)
 
 
@@ -57,8 +57,8 @@ def _need(text: str) -> Need:
             major, minor = word[3:].split(".")
             need = need.join(Need(ptx=(int(major), int(minor))))
         elif word.startswith("sm_"):
-            digits = re.match(r"\d+", word[3:]).group()
-            need = need.join(Need(sm=int(digits), arch=word[3 + len(digits):]))
+            number, arch = re.fullmatch(r"sm_(\d+)(.*)", word).groups()  # type: ignore[union-attr]
+            need = need.join(Need(sm=int(number), arch=arch))
         elif word:
             raise ValueError(f"unknown requirement {word!r}")
     return need
@@ -82,7 +82,7 @@ class OperandSpec:
     kind: str
     access: str = "r"
     optional: bool = False
-    second: "OperandSpec | None" = None
+    second: OperandSpec | None = None
 
 
 KINDS = ("addr", "label", "imm", "symbol", "arguments", "any")
@@ -99,11 +99,11 @@ def _slots(text: str) -> tuple[Slot, ...]:
         if colon:
             choices = {}
             for choice in rest.rstrip("}").split("|"):
-                value, at, needs = choice.partition("@")
+                value, _, needs = choice.partition("@")
                 choices[value] = _need(needs)
             slots.append(Slot(name, choices, optional, flag=False))
         else:
-            value, at, needs = word.partition("@")
+            value, _, needs = word.partition("@")
             slots.append(Slot(value, {value: _need(needs)}, optional, flag=True))
     return tuple(slots)
 
@@ -144,7 +144,7 @@ class Form:
     operands: str = ""
     needs: str = ""
     note: str = ""
-    check: "Callable[[Match], str | None] | None" = field(default=None, compare=False)
+    check: Callable[[Match], str | None] | None = field(default=None, compare=False)
     until: str = ""
 
     @cached_property
@@ -221,7 +221,7 @@ class Entry:
 TABLE: dict[str, Entry] = {}
 
 
-def constant(name: str, *legal: int) -> "Callable[[Match], str | None]":
+def constant(name: str, *legal: int) -> Callable[[Match], str | None]:
     """A form's check that an operand, if it is an integer constant, is one of a few."""
 
     def check(match: Match) -> str | None:
@@ -350,9 +350,7 @@ def resolve_type(kind: str, slots: dict) -> tuple[int | None, str | None]:
         if function == "wide":
             return None, _WIDER[slots[argument]]
         return TYPE_FUNCTIONS[function](slots, argument)
-    if kind in slots and slots[kind]:
-        return None, slots[kind]
-    return None, kind
+    return None, slots.get(kind) or kind
 
 
 @lru_cache(maxsize=4096)
@@ -392,11 +390,11 @@ def match(instruction: tree.Instruction) -> Match:
         if not _takes(form, instruction.operands):
             continue
         values = []
-        for spec, operand in zip(form.specs, instruction.operands):
+        for spec, operand in zip(form.specs, instruction.operands, strict=False):
             first, second = (operand.first, operand.second) if spec.second and isinstance(operand, tree.Pair) else (operand, None)
             length, type_ = resolve_type(spec.kind, slots)
             values.append(Value(spec, first, spec.kind if type_ is None else "value", type_, length))
-            if second is not None:
+            if second is not None and spec.second is not None:
                 length, type_ = resolve_type(spec.second.kind, slots)
                 values.append(Value(spec.second, second, "value", type_, length))
         return Match(instruction, entry, form, slots, tuple(values))

@@ -24,7 +24,8 @@ def _tex():
 
 declare("tex", "d = the texel at coordinates", *_tex(), effects="load")
 declare("tld4", "d = one component of the four texels around coordinates",
-        ("component:{r|g|b|a} geom:{2d|a2d|cube|acube} vec:{v4} D:{u32|s32|f32} S:{f32}", "=d|p?:D*vec|pred, a:addr, offset:any?, depth:f32?"),
+        ("component:{r|g|b|a} geom:{2d|a2d|cube|acube} vec:{v4} D:{u32|s32|f32} S:{f32}",
+         "=d|p?:D*vec|pred, a:addr, offset:any?, depth:f32?"),
         effects="load")
 declare("txq", "d = a property of a texture or sampler",
         ("query:{width|height|depth|channel_data_type|channel_order|normalized_coords|array_size|num_mipmap_levels|num_samples} T:{b32}",

@@ -1,8 +1,7 @@
 """Video instructions: on one, two or four parts of a word, with a second operation on the result.
 
-Slots: D, A, B (and C) the types; sat; op2 the second operation; mode and scale of shifts and vmad; cmp of vset; merge (op2 absent: the selected
-part of d, the rest from c). Operands: d, a, b, c; each may be a `tree.Component` that selects bytes (`.b0`) or halves (`.h1`).
-"""
+Slots: D, A, B (and C) the types; sat; op2 the second operation; mode and scale of shifts and vmad; cmp of vset; merge (op2 absent: the
+selected part of d, the rest from c). Operands: d, a, b, c; each may be a `tree.Component` that selects bytes (`.b0`) or halves (`.h1`)."""
 
 from warpwright.ptx.isa.table import declare
 
@@ -23,7 +22,8 @@ declare("vset", "d = (a cmp b) ? 1 : 0 of selected parts, then op2 with c, or me
         ("A:{u32|s32} B:{u32|s32} cmp:{eq|ne|lt|le|gt|ge}", TWO),
         (f"A:{{u32|s32}} B:{{u32|s32}} cmp:{{eq|ne|lt|le|gt|ge}} {OP2}?", THREE))
 for _parts in ("2", "4"):
-    for _opcode, _meaning in (("vadd", "a + b"), ("vsub", "a - b"), ("vavrg", "(a + b + 1) / 2"), ("vabsdiff", "|a - b|"), ("vmin", "min(a, b)"),
+    for _opcode, _meaning in (("vadd", "a + b"), ("vsub", "a - b"), ("vavrg", "(a + b + 1) / 2"), ("vabsdiff", "|a - b|"),
+                              ("vmin", "min(a, b)"),
                               ("vmax", "max(a, b)")):
         declare(_opcode + _parts, f"d = {_meaning} in each of {_parts} parts, merged into or accumulated on c",
                 (f"{TYPES} sat?", THREE), (f"{TYPES} add", THREE))

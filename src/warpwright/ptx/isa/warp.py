@@ -37,5 +37,6 @@ declare(
     effects="warp",
 )
 declare("activemask", "d = the lanes that run now", ("T:{b32}", "=d:T", "@sm_30@ptx6.2"), effects="warp")
-declare("elect", "p = whether this lane is the elected one of mask; d = the elected lane", ("sync", "=d|p:b32|pred, mask:b32", "@sm_90@ptx8.0"),
+declare("elect", "p = whether this lane is the elected one of mask; d = the elected lane",
+        ("sync", "=d|p:b32|pred, mask:b32", "@sm_90@ptx8.0"),
         effects="warp")

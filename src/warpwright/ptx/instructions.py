@@ -1,0 +1,389 @@
+"""Is an instruction legal where it stands: modifiers, operands, types, names, target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warpwright.errors import PtxError
+from warpwright.ptx import isa, tree
+from warpwright.ptx.agreement import BITS, OPAQUE_TYPES, agrees, class_of, size_of, stored_type, takes
+from warpwright.ptx.isa.special import SPECIAL, VECTORS
+from warpwright.ptx.isa.table import Match, Value
+from warpwright.ptx.names import Label, Scope, kind_of, prototype
+from warpwright.ptx.printer import print_operand as show
+from warpwright.ptx.targets import Target, describe
+
+# Opcodes whose registers may be wider than the instruction's type.
+RELAXED = {"ld", "st", "ldu", "cvt"}
+# Opcodes that take a special register in the place of any other.
+READ_SPECIAL = {"mov", "cvt"}
+# Opcodes whose (first) result may be thrown away with `_`.
+DISCARD = {"atom", "setp", "elect", "mbarrier", "lop3", "match", "call", "tex", "tld4"}
+# Opcodes whose addresses are of textures, surfaces or tensor memory.
+_OPAQUE_ACCESS = {"tcgen05", "tex", "tld4", "txq", "suq", "suld", "sust", "sured"}
+_SPACE_OF = {"shared::cta": "shared", "shared::cluster": "shared", "param::entry": "param", "param::func": "param"}
+
+
+class InstructionChecker:
+    """Checks instructions of a module, whose target is None where it is not known."""
+
+    def __init__(self, module: tree.Module):
+        self.module = module
+        self.target: Target | None = None
+        self.function: tree.Function | None = None
+
+    def error(self, message: str, *places: object) -> PtxError:
+        """A problem at the first of the places that has a position."""
+        for place in places:
+            position = getattr(place, "position", None)
+            if position is not None:
+                return PtxError(message, position.line, position.column, self.module.file)
+        return PtxError(message, file=self.module.file)
+
+    def check_instruction(self, instruction: tree.Instruction, scope: Scope) -> Iterator[PtxError]:
+        try:
+            match_ = isa.match(instruction)
+        except PtxError as problem:
+            yield PtxError(problem.message, problem.line, problem.column, self.module.file)
+            return
+        yield from self.check_need(match_)
+        if instruction.guard:
+            register = instruction.guard.register
+            type_ = self.register_type(register.name, scope)
+            if type_ is None:
+                yield self.undeclared(register, scope, instruction, "the guard")
+            elif type_ != "pred":
+                yield self.error(f"the guard '@{register.name}' is a .{type_} register and must be .pred", register, instruction)
+        if instruction.opcode == "call":
+            yield from self.check_call(match_, scope)
+            return
+        for value in match_.values:
+            yield from self.check_value(value, match_, scope)
+        wrong = match_.form.check(match_) if match_.form.check else None
+        if wrong:
+            yield self.error(f"in '{instruction}': {wrong}", instruction)
+
+    def check_need(self, match_: Match) -> Iterator[PtxError]:
+        need, target = match_.need, self.target
+        what = f"'{match_.instruction.mnemonic}'"
+        if target is not None and not target.has(need):
+            yield self.error(f"{what} needs target {describe(need)}, and this module is for {target}", match_.instruction)
+        if self.module.version < need.ptx:
+            yield self.error(f"{what} needs '.version {need.ptx[0]}.{need.ptx[1]}' or later, and this module is "
+                             f"{self.module.version[0]}.{self.module.version[1]}", match_.instruction)
+
+        gone = match_.form.gone
+        if gone and target is not None and target.number >= gone.sm and self.module.version >= gone.ptx:
+            instead = ": write '.sync' and the mask of lanes as the last operand" if match_.instruction.opcode in ("shfl", "vote") else ""
+            yield self.error(f"{what} is gone from sm_{gone.sm} and PTX {gone.ptx[0]}.{gone.ptx[1]} on{instead}", match_.instruction)
+
+    def undeclared(self, operand: tree.Register | tree.Symbol, scope: Scope, instruction: tree.Instruction, what: str) -> PtxError:
+        found = scope.find(operand.name)
+        if found is not None:
+            return self.error(f"{what} '{operand.name}' of '{instruction.mnemonic}' is {kind_of(found)}, and must be a "
+                              f"register", operand, instruction)
+        return self.error(f"{what} '{operand.name}' of '{instruction.mnemonic}' is not declared", operand, instruction)
+
+    def register_type(self, name: str, scope: Scope) -> str | None:
+        """A declared register's type; None if the name is none."""
+        found = scope.find(name)
+        if isinstance(found, tree.RegisterDeclaration) or (isinstance(found, tree.Variable) and found.space == "reg"):
+            return found.type
+        return None
+
+    def check_value(self, value: Value, match_: Match, scope: Scope) -> Iterator[PtxError]:
+        instruction, operand = match_.instruction, value.operand
+        where = f"operand {value.name} of '{instruction.mnemonic}'"
+        match value.kind:
+            case "addr":
+                yield from self.check_address(value, match_, scope)
+            case "label":
+                if not isinstance(operand, tree.Symbol):
+                    yield self.error(f"{where} is a label, not '{show(operand)}'", operand, instruction)
+                elif not isinstance(scope.find(operand.name), Label):
+                    yield self.error(f"there is no label '{operand.name}' in this block or around it", operand, instruction)
+            case "imm":
+                if not isinstance(operand, tree.Integer):
+                    yield self.error(f"{where} is an integer constant, not '{show(operand)}'", operand, instruction)
+            case "symbol":
+                if not isinstance(operand, tree.Symbol) or not isinstance(scope.find(operand.name), tree.Directive):
+                    yield self.error(f"{where} is the label of a list declared before, not '{show(operand)}'", operand, instruction)
+            case "any" | "arguments":
+                yield from self.check_names(operand, scope, instruction)
+            case _:
+                yield from self.check_typed(value, match_, scope)
+
+    def check_names(self, operand: tree.Operand | None, scope: Scope, instruction: tree.Instruction) -> Iterator[PtxError]:
+        """All registers inside an operand are declared."""
+        for name in isa.table.registers(operand):
+            if self.register_type(name, scope) is None and name not in SPECIAL and name not in VECTORS:
+                yield self.undeclared(tree.Register(name, getattr(operand, "position", None)), scope, instruction, "the register")
+
+    def check_address(self, value: Value, match_: Match, scope: Scope) -> Iterator[PtxError]:
+        instruction, operand = match_.instruction, value.operand
+        if not isinstance(operand, tree.Address):
+            yield self.error(f"operand {value.name} of '{instruction.mnemonic}' is an address: write "
+                             f"'[{show(operand)}]'", operand, instruction)
+            return
+        slots = match_.slots
+        space = slots.get(value.name if value.name in ("dst", "src") else "space") or None
+        if value.name == "barrier":
+            space = "shared"
+        space = _SPACE_OF.get(space, space) if isinstance(space, str) else None
+        base = operand.base
+        if base is None:
+            if space != "local":
+                yield self.error(f"'[{operand.offset}]': an address without a base is for '.local' only", operand, instruction)
+        elif isinstance(base, tree.Register):
+            type_ = SPECIAL.get(base.name) or self.register_type(base.name, scope)
+            if type_ is None:
+                yield self.undeclared(base, scope, instruction, "the address register")
+            elif slots.get("space") == "param::func":
+                yield self.error(f"'.param::func' takes the name of a parameter, not the register '{base.name}'", base, instruction)
+            elif class_of(type_) not in "bi" or type_ == "b128":
+                yield self.error(f"the address register '{base.name}' is .{type_}, and must be an integer or bits of up to "
+                                 f"64", base, instruction)
+        else:
+            yield from self.check_address_symbol(base, space, match_, scope)
+        for part in (*operand.more, operand.coordinates):
+            yield from self.check_names(part, scope, instruction)
+
+    def check_address_symbol(self, base: tree.Symbol, space: str | None, match_: Match, scope: Scope) -> Iterator[PtxError]:
+        instruction = match_.instruction
+        found = scope.find(base.name)
+        if found is None:
+            yield self.error(f"'{base.name}' in '{instruction}' is not declared", base, instruction)
+        elif not isinstance(found, tree.Variable):
+            yield self.error(f"'{base.name}' in '{instruction}' is {kind_of(found)}, not a variable", base, instruction)
+        elif found.type in OPAQUE_TYPES or found.space == "tex" or instruction.opcode in _OPAQUE_ACCESS:
+            return
+        elif found.space != space and (space is not None or found.space == "param"):
+            if space is None and instruction.opcode not in ("ld", "st"):
+                return
+            accessed = "." + space if space else "generic addresses"
+            yield self.error(f"'{base.name}' is in .{found.space}, and '{instruction.mnemonic}' accesses {accessed}: "
+                             f"write '.{found.space}'", base, instruction)
+        elif (found.space == "param" and instruction.opcode == "st" and self.function is not None
+              and any(found is parameter for parameter in self.function.parameters)):
+            yield self.error(f"'{base.name}' is a parameter that the caller passes in, and cannot be written", base, instruction)
+
+    def check_typed(self, value: Value, match_: Match, scope: Scope) -> Iterator[PtxError]:
+        operand, instruction = value.operand, match_.instruction
+        where = f"operand {value.name} of '{instruction.mnemonic}'"
+        type_ = stored_type(value, match_)
+        if instruction.opcode == "mov" and isinstance(operand, tree.Vector) and value.length is None:
+            yield from self.check_packed(value, type_, match_, scope)
+            return
+        if value.length is None:
+            if isinstance(operand, tree.Vector) and len(operand.elements) == 1 and instruction.opcode in ("ld", "st"):
+                operand = operand.elements[0]
+            yield from self.check_scalar(operand, type_, value, match_, scope, where)
+            return
+        if isinstance(operand, tree.Register):  # a register declared `.v4`, or `%tid`
+            found = scope.find(operand.name)
+            length = 4 if operand.name in VECTORS else getattr(found, "vector", None)
+            if length != value.length:
+                yield self.error(f"{where} is a vector of {value.length}: write '{{…}}', not '{show(operand)}'", operand, instruction)
+            return
+        if not isinstance(operand, tree.Vector):
+            yield self.error(f"{where} is a vector of {value.length}: write '{{…}}', not '{show(operand)}'", operand, instruction)
+            return
+        if len(operand.elements) != value.length:
+            yield self.error(f"{where} is a vector of {value.length}, and '{show(operand)}' has "
+                             f"{len(operand.elements)}", operand, instruction)
+            return
+        for element in operand.elements:
+            yield from self.check_scalar(element, type_, value, match_, scope, where, in_vector=True)
+
+    def check_scalar(self, operand: tree.Operand, type_: str, value: Value, match_: Match, scope: Scope, where: str,
+                     in_vector: bool = False) -> Iterator[PtxError]:
+        """One register, constant or symbol against a type."""
+        instruction, opcode = match_.instruction, match_.instruction.opcode
+        relaxed = opcode in RELAXED
+        match operand:
+            case tree.Register(name=name):
+                if name in SPECIAL or name in VECTORS:
+                    yield from self.check_special(name, type_, value, match_, operand, where, in_vector)
+                    return
+                register = self.register_type(name, scope)
+                if register is None:
+                    yield self.undeclared(operand, scope, instruction, f"operand {value.name}")
+                elif not agrees(register, type_, relaxed, in_vector and relaxed, value.spec.kind.split("*")[0] in match_.slots):
+                    yield self.error(f"{where}: '{name}' is a .{register} register, and must be "
+                                     f"{takes(type_, relaxed)}", operand, instruction)
+            case tree.Integer() | tree.Float():
+                yield from self.check_constant(operand, type_, value, match_, where, in_vector)
+            case tree.Symbol(name=name):
+                if opcode not in ("mov", "cvta") or value.written:
+                    found = scope.find(name)
+                    what = f"'{name}' is {kind_of(found)}, and must be a register" if found else f"'{name}' is not declared"
+                    if found is not None:
+                        what += ": take its address with 'mov' first" if not isinstance(found, Label) else ""
+                    yield self.error(f"{where}: {what}", operand, instruction)
+                else:
+                    yield from self.check_symbol(operand, type_, match_, scope, where)
+            case tree.Sink():
+                second = value.spec is not next((spec for spec in match_.form.specs if spec.name == value.name), None)
+                if not value.written:
+                    yield self.error(f"{where} is read: '_' cannot stand there", operand, instruction)
+                elif not (in_vector or second or opcode in DISCARD):
+                    yield self.error(f"{where} cannot be thrown away with '_'", operand, instruction)
+            case tree.Negated(operand=inner):
+                if type_ != "pred" or value.written:
+                    yield self.error(f"{where}: '!' is for predicates that are read", operand, instruction)
+                else:
+                    yield from self.check_scalar(inner, type_, value, match_, scope, where)
+            case tree.Component(operand=inner):
+                found = scope.find(inner.name)
+                if not (isinstance(found, tree.RegisterDeclaration) and found.vector):
+                    yield self.error(f"{where}: '{inner.name}' is not a vector register, so it has no part "
+                                     f"'.{operand.name}'", operand, instruction)
+            case tree.Negative():
+                yield self.error(f"{where}: '{show(operand)}' has a sign, which no register takes here: use 'neg'", operand, instruction)
+            case _:
+                yield self.error(f"{where} is a .{type_} value, not '{show(operand)}'", operand, instruction)
+
+    def check_special(self, name: str, type_: str, value: Value, match_: Match, operand: tree.Register, where: str,
+                      in_vector: bool) -> Iterator[PtxError]:
+        instruction = match_.instruction
+        if value.written and not in_vector:
+            yield self.error(f"{where}: '{name}' is a special register, and cannot be written", operand, instruction)
+        elif name in VECTORS:
+            yield self.error(f"{where}: '{name}' is a vector of four: write '{name}.x', '{name}.y' or '{name}.z'", operand, instruction)
+        elif instruction.opcode not in READ_SPECIAL and not in_vector:
+            yield self.error(f"{where}: '{name}' is a special register: read it with 'mov' first", operand, instruction)
+        else:
+            short = type_ in ("u16", "s16", "b16") and name[:-2] in VECTORS  # they were 16 bits wide once
+            if not short and not agrees(SPECIAL[name], type_, instruction.opcode == "cvt", False):
+                yield self.error(f"{where}: '{name}' is .{SPECIAL[name]}, and must be {takes(type_)}", operand, instruction)
+
+    def check_constant(self, operand: tree.Integer | tree.Float, type_: str, value: Value, match_: Match, where: str,
+                       in_vector: bool) -> Iterator[PtxError]:
+        instruction = match_.instruction
+        if value.written:
+            yield self.error(f"{where} is written: it is a register, not '{show(operand)}'", operand, instruction)
+            return
+        class_ = class_of(type_)
+        if isinstance(operand, tree.Float):
+            fits = type_ in ("f32", "f64") or (class_ == "b" and (in_vector or type_ == f"b{operand.width}"))
+            if not fits:
+                more = ": write it as an integer, its bits" if class_ == "b" or type_ in ("f16", "bf16") else ""
+                yield self.error(f"{where} is .{type_}, and takes no floating constant '{show(operand)}'{more}", operand, instruction)
+            elif operand.width == 64 and type_ == "b32" and not in_vector:
+                yield self.error(f"{where} is .{type_}: write the constant as 0f…", operand, instruction)
+        elif class_ == "f":
+            more = f": write '{operand.value}.0'" if type_ in ("f32", "f64") else ": it takes registers only"
+            yield self.error(f"{where} is .{type_}, and '{show(operand)}' is an integer{more}", operand, instruction)
+
+    def check_symbol(self, operand: tree.Symbol, type_: str, match_: Match, scope: Scope, where: str) -> Iterator[PtxError]:
+        """mov and cvta of a name's address."""
+        instruction = match_.instruction
+        found = scope.find(operand.name)
+        if found is None:
+            yield self.error(f"{where}: '{operand.name}' is not declared", operand, instruction)
+        elif isinstance(found, Label | tree.Directive | tree.RegisterDeclaration):
+            yield self.error(f"{where}: '{operand.name}' is {kind_of(found)}, which has no address", operand, instruction)
+        elif class_of(type_) not in "bi":
+            yield self.error(f"{where}: '{operand.name}' is {kind_of(found)}; its address is an integer, not "
+                             f".{type_}", operand, instruction)
+        elif instruction.opcode == "cvta" and isinstance(found, tree.Variable):
+            space = _SPACE_OF.get(match_["space"], match_["space"])
+            if found.space != space:
+                yield self.error(f"{where}: '{operand.name}' is in .{found.space}: write 'cvta.{found.space}'", operand, instruction)
+
+    def check_packed(self, value: Value, type_: str, match_: Match, scope: Scope) -> Iterator[PtxError]:
+        """mov between a register and a vector of parts that fill it."""
+        instruction, operand = match_.instruction, value.operand
+        assert isinstance(operand, tree.Vector)
+        if class_of(type_) != "b":
+            bits = BITS[type_]
+            yield self.error(f"'{instruction.mnemonic}' packs no vectors: write 'mov.b{bits}'", operand, instruction)
+            return
+        types = set()
+        for element in operand.elements:
+            if isinstance(element, tree.Register):
+                register = SPECIAL.get(element.name) or self.register_type(element.name, scope)
+                if register is None:
+                    yield self.undeclared(element, scope, instruction, f"an element of {value.name}")
+                    return
+                types.add(register)
+            elif isinstance(element, tree.Sink) and value.written:
+                continue
+            elif not isinstance(element, tree.Integer | tree.Float) or value.written:
+                yield self.error(f"an element of {value.name} of '{instruction.mnemonic}' is a register, not "
+                                 f"'{show(element)}'", element, instruction)
+                return
+        count = len(operand.elements)
+        classes = {class_of(register) for register in types} - {"b"}
+        if len({BITS[register] for register in types}) > 1 or len(classes) > 1:
+            yield self.error(f"the elements of '{show(operand)}' must all be of one type", operand, instruction)
+        elif any(BITS[register] * count != BITS[type_] for register in types):
+            size = BITS[next(iter(types))]
+            yield self.error(f"'{show(operand)}' has {count}·{size} bits, and '{instruction.mnemonic}' moves "
+                             f"{BITS[type_]}", operand, instruction)
+
+    # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def check_call(self, match_: Match, scope: Scope) -> Iterator[PtxError]:
+        instruction = match_.instruction
+        target = match_.value("func")
+        assert target is not None
+        results, arguments = (_elements(match_.value(name)) for name in ("ret", "args"))
+        callee = target.operand
+        if isinstance(callee, tree.Register):
+            if self.register_type(callee.name, scope) is None:
+                yield self.undeclared(callee, scope, instruction, "the function register")
+            targets = match_.value("targets")
+            listed = scope.find(targets.operand.name) if targets and isinstance(targets.operand, tree.Symbol) else None
+            if not isinstance(listed, tree.Directive):
+                yield self.error(f"the indirect call '{instruction}' needs the label of a '.callprototype' or '.calltargets' before "
+                                 f"it", instruction)
+                return
+            if listed.name == "callprototype":
+                formal_results, formal_arguments = prototype(listed)
+                yield from self.check_arguments(results, formal_results, "results", instruction, scope)
+                yield from self.check_arguments(arguments, formal_arguments, "arguments", instruction, scope)
+            return
+        found = scope.find(callee.name) if isinstance(callee, tree.Symbol) else None
+        if not isinstance(found, tree.Function):
+            what = f"is {kind_of(found)}" if found else "is not declared"
+            yield self.error(f"'{show(callee)}' in 'call' {what}, and must be a function", callee, instruction)
+            return
+        if found.kernel:
+            yield self.error(f"'{found.name}' is a kernel: kernels are launched, not called", callee, instruction)
+            return
+        yield from self.check_arguments(results, found.results, f"results of '{found.name}'", instruction, scope)
+        yield from self.check_arguments(arguments, found.parameters, f"arguments of '{found.name}'", instruction, scope)
+
+    def check_arguments(self, actual: tuple[tree.Operand, ...], formal: tuple[tree.Variable, ...], what: str,
+                        instruction: tree.Instruction, scope: Scope) -> Iterator[PtxError]:
+        if len(actual) != len(formal):
+            yield self.error(f"{what}: {len(formal)} wanted, {len(actual)} given in '{instruction}'", instruction)
+            return
+        for operand, parameter in zip(actual, formal, strict=True):
+            if isinstance(operand, tree.Register):
+                type_ = self.register_type(operand.name, scope)
+                if type_ is None:
+                    yield self.undeclared(operand, scope, instruction, "the argument")
+                elif parameter.dimensions or not (agrees(type_, parameter.type) or agrees(parameter.type, type_)):
+                    yield self.error(f"{what}: '{operand.name}' is a .{type_} register, and '{parameter.name}' is .{parameter.type}"
+                                     f"{''.join(f'[{n}]' for n in parameter.dimensions)}", operand, instruction)
+            elif isinstance(operand, tree.Symbol):
+                found = scope.find(operand.name)
+                if not isinstance(found, tree.Variable):
+                    yield self.error(f"{what}: '{operand.name}' is {kind_of(found) if found else 'not declared'}", operand, instruction)
+                elif found.space != "param":
+                    yield self.error(f"{what}: '{operand.name}' is in .{found.space}; arguments are registers, constants or .param "
+                                     f"variables",
+                                     operand, instruction)
+                elif (size := size_of(parameter)) is not None and size_of(found) != size:
+                    yield self.error(f"{what}: '{operand.name}' has {size_of(found)} bytes, and '{parameter.name}' "
+                                     f"{size}", operand, instruction)
+                elif not parameter.dimensions and not found.dimensions and not (
+                        agrees(found.type, parameter.type) or agrees(parameter.type, found.type)):
+                    yield self.error(f"{what}: '{operand.name}' is .{found.type}, and '{parameter.name}' is "
+                                     f".{parameter.type}", operand, instruction)
+
+
+def _elements(value: Value | None) -> tuple[tree.Operand, ...]:
+    return value.operand.elements if value is not None and isinstance(value.operand, tree.Arguments) else ()
