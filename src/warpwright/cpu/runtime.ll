@@ -25,7 +25,6 @@ $SWITCH$
 declare void @rt_switch(ptr, ptr)
 declare void @rt_trampoline()
 declare i32 @sched_yield()
-declare i32 @llvm.umin.i32(i32, i32)
 declare i64 @llvm.readcyclecounter()
 
 define internal i64 @rt_clock() {
@@ -398,7 +397,8 @@ define internal void @rt_warp_of(ptr %launch, ptr %frame, i32 %warp) alwaysinlin
   %threads = mul i32 %t1, %tz
   %before = shl i32 %warp, 5
   %left = sub i32 %threads, %before
-  %lanes = call i32 @llvm.umin.i32(i32 %left, i32 32)
+  %partial = icmp ult i32 %left, 32
+  %lanes = select i1 %partial, i32 %left, i32 32
   %f11 = getelementptr %frame, ptr %frame, i32 0, i32 11
   store i32 %lanes, ptr %f11
   ret void

@@ -7,7 +7,8 @@ ones."""
 from __future__ import annotations
 
 from warpwright.ptx import tree
-from warpwright.ptx.isa.table import TYPE_BITS, Match, Value
+from warpwright.ptx.isa.table import TYPE_BITS as BITS
+from warpwright.ptx.isa.table import Match, Value
 
 REGISTER_TYPES = {
     "pred", "b8", "b16", "b32", "b64", "b128", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "f16x2", "f32", "f64",
@@ -18,7 +19,6 @@ VARIABLE_TYPES = (REGISTER_TYPES - {"pred"}) | OPAQUE_TYPES
 _ONLY_BITS = {"bf16", "bf16x2", "u16x2", "s16x2", "tf32", "f32x2", "e4m3x2", "e5m2x2", "e4m3x4", "e5m2x4", "ue8m0x2", "e2m1x2", "e2m3x2",
               "e3m2x2", "e2m1x4",
               "e2m3x4", "e3m2x4"}
-BITS = {**TYPE_BITS, "ue8m0x2": 16, "e2m1x2": 8, "e2m3x2": 16, "e3m2x2": 16, "e2m1x4": 16, "e2m3x4": 32, "e3m2x4": 32, "u4": 4, "s4": 4}
 
 
 def class_of(type_: str) -> str:

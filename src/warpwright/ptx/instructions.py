@@ -19,6 +19,9 @@ RELAXED = {"ld", "st", "ldu", "cvt"}
 READ_SPECIAL = {"mov", "cvt"}
 # Opcodes whose (first) result may be thrown away with `_`.
 DISCARD = {"atom", "setp", "elect", "mbarrier", "lop3", "match", "call", "tex", "tld4"}
+# Opcodes whose registers may be followed by the selector of a part: `%r1.b0`, `%r1.h1`, `%r1.b3210`.
+VIDEO = {"vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset",
+         *(f"{opcode}{parts}" for parts in (2, 4) for opcode in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax", "vset"))}
 # Opcodes whose addresses are of textures, surfaces or tensor memory.
 _OPAQUE_ACCESS = {"tcgen05", "tex", "tld4", "txq", "suq", "suld", "sust", "sured"}
 _SPACE_OF = {"shared::cta": "shared", "shared::cluster": "shared", "param::entry": "param", "param::func": "param"}
@@ -135,8 +138,10 @@ class InstructionChecker:
             if space != "local":
                 yield self.error(f"'[{operand.offset}]': an address without a base is for '.local' only", operand, instruction)
         elif isinstance(base, tree.Register):
-            type_ = SPECIAL.get(base.name) or self.register_type(base.name, scope)
-            if type_ is None:
+            type_ = (SPECIAL.get(base.name) if "." not in base.name else None) or self.register_type(base.name, scope)
+            if base.name in SPECIAL and type_ is None:
+                yield self.error(f"'{base.name}' is a special register, and no address: read it with 'mov' first", base, instruction)
+            elif type_ is None:
                 yield self.undeclared(base, scope, instruction, "the address register")
             elif slots.get("space") == "param::func":
                 yield self.error(f"'.param::func' takes the name of a parameter, not the register '{base.name}'", base, instruction)
@@ -147,6 +152,9 @@ class InstructionChecker:
             yield from self.check_address_symbol(base, space, match_, scope)
         for part in (*operand.more, operand.coordinates):
             yield from self.check_names(part, scope, instruction)
+            if instruction.opcode == "cp" and isinstance(part, tree.Vector) and not all(
+                    agrees(self.register_type(name, scope) or "b32", "b32") for name in isa.table.registers(part)):
+                yield self.error(f"the coordinates '{show(part)}' of '{instruction.mnemonic}' are 32-bit registers", part, instruction)
 
     def check_address_symbol(self, base: tree.Symbol, space: str | None, match_: Match, scope: Scope) -> Iterator[PtxError]:
         instruction = match_.instruction
@@ -192,8 +200,19 @@ class InstructionChecker:
             yield self.error(f"{where} is a vector of {value.length}, and '{show(operand)}' has "
                              f"{len(operand.elements)}", operand, instruction)
             return
+        if problem := self.mixed(operand, scope):
+            yield self.error(f"{where}: {problem}", operand, instruction)
         for element in operand.elements:
             yield from self.check_scalar(element, type_, value, match_, scope, where, in_vector=True)
+
+    def mixed(self, vector: tree.Vector, scope: Scope) -> str | None:
+        """What is wrong if a vector's registers are not of one size, or are integers and floats."""
+        types = {type_ for element in vector.elements if isinstance(element, tree.Register)
+                 and (type_ := SPECIAL.get(element.name) or self.register_type(element.name, scope))}
+        classes = {class_of(type_) for type_ in types} - {"b"}
+        if len({BITS[type_] for type_ in types}) > 1 or len(classes) > 1:
+            return f"the elements of '{show(vector)}' must all be of one type"
+        return None
 
     def check_scalar(self, operand: tree.Operand, type_: str, value: Value, match_: Match, scope: Scope, where: str,
                      in_vector: bool = False) -> Iterator[PtxError]:
@@ -233,6 +252,8 @@ class InstructionChecker:
                     yield self.error(f"{where}: '!' is for predicates that are read", operand, instruction)
                 else:
                     yield from self.check_scalar(inner, type_, value, match_, scope, where)
+            case tree.Component(operand=inner) if opcode in VIDEO:
+                yield from self.check_scalar(inner, type_, value, match_, scope, where)
             case tree.Component(operand=inner):
                 found = scope.find(inner.name)
                 if not (isinstance(found, tree.RegisterDeclaration) and found.vector):
@@ -250,7 +271,7 @@ class InstructionChecker:
             yield self.error(f"{where}: '{name}' is a special register, and cannot be written", operand, instruction)
         elif name in VECTORS:
             yield self.error(f"{where}: '{name}' is a vector of four: write '{name}.x', '{name}.y' or '{name}.z'", operand, instruction)
-        elif instruction.opcode not in READ_SPECIAL and not in_vector:
+        elif not (instruction.opcode in READ_SPECIAL and value.name in "ad") and not in_vector:
             yield self.error(f"{where}: '{name}' is a special register: read it with 'mov' first", operand, instruction)
         else:
             short = type_ in ("u16", "s16", "b16") and name[:-2] in VECTORS  # they were 16 bits wide once
@@ -314,9 +335,8 @@ class InstructionChecker:
                                  f"'{show(element)}'", element, instruction)
                 return
         count = len(operand.elements)
-        classes = {class_of(register) for register in types} - {"b"}
-        if len({BITS[register] for register in types}) > 1 or len(classes) > 1:
-            yield self.error(f"the elements of '{show(operand)}' must all be of one type", operand, instruction)
+        if problem := self.mixed(operand, scope):
+            yield self.error(f"in '{instruction}': {problem}", operand, instruction)
         elif any(BITS[register] * count != BITS[type_] for register in types):
             size = BITS[next(iter(types))]
             yield self.error(f"'{show(operand)}' has {count}·{size} bits, and '{instruction.mnemonic}' moves "

@@ -90,6 +90,21 @@ def load(folder: Path, step: int | None = None) -> tuple[int, dict[str, torch.Te
     return step, load_file(place / TENSORS), json.loads((place / STATE).read_text())["state"]
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all: a kill or a full disk leaves what was there before. Raises OSError."""
+    temporary = path.with_name(f".writing-{path.name}")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _flush(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
 def _damage(place: Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
     try:

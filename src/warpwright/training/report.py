@@ -1,7 +1,7 @@
 """`report.html` of a run: loss curves, expert load, time by kernel. One file, drawn as inline SVG, that opens anywhere, offline.
 
 It is made from the run's own records: `log.jsonl`, a JSON object a step (`step`, `loss`, `tokens_per_s`, and where it was measured
-`bits_per_byte` and `load`, the share of each expert's tokens by layer: {layer: [share, …]}), and `final.json` (`config`: name → value,
+before the step, `bits_per_byte` and `load`, the share of each expert's tokens by layer: {layer: [share, …]}), and `final.json` (`config`: name → value,
 `bits_per_byte_first`, `bits_per_byte_last`, `seconds`, `sample`, `kernels`: name → [launches, seconds], `step_seconds`: time of all steps).
 """
 
@@ -59,6 +59,7 @@ def write(run: Path) -> Path:
              "<h2>Training loss</h2>",
              curves([("each step", steps, losses, "var(--line)"), ("smoothed", steps, smooth(losses), "var(--one)")], "step", "nats a token")]
     if measured:
+        measured.append({"step": steps[-1] + 1, "bits_per_byte": final["bits_per_byte_last"]})
         parts += ["<h2>Validation</h2>", curves(
             [("validation", [r["step"] for r in measured], [r["bits_per_byte"] for r in measured], "var(--two)")], "step", "bits per byte")]
     if loads:

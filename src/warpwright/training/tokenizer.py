@@ -10,6 +10,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from warpwright.errors import DataError
+from warpwright.training.checkpoint import write_text
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -42,7 +43,8 @@ class Tokenizer:
         return lengths
 
     def save(self, path: Path) -> None:
-        self._inner.save(str(path))
+        """Write it whole or not at all. Raises OSError."""
+        write_text(path, self._inner.to_str())
 
 
 def train(documents: list[str], vocab_size: int) -> Tokenizer:

@@ -341,7 +341,7 @@ def _div(lanes: Lanes, op: Op, width: int):
 
 @rule("bfe")
 def _bfe(lanes: Lanes, op: Op, width: int):
-    a, start, length = lanes.of(op.args["a"], width), lanes.of(op.args["b"], 32), lanes.of(op.args["c"], 32)
+    a, start, length = lanes.of(op.args["a"], width), lanes.of(op.args["pos"], 32), lanes.of(op.args["len"], 32)
     if start.constant is None or length.constant is None or str(op.slots["T"])[0] != "u":
         return None
     shifted = forms.shift_right(a, start.constant & 255, width, False)

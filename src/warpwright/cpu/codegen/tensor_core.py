@@ -35,7 +35,8 @@ class _Writer:
     """Text of one function."""
 
     def __init__(self, helper: Helper):
-        self.helper, self.lines, self.count = helper, [], 0
+        self.helper, self.count = helper, 0
+        self.lines: list[str] = []
 
     def ins(self, text: str) -> str:
         self.count += 1
@@ -128,7 +129,7 @@ def _f32_product(w: _Writer, a: list[str], b: list[str], c: list[str], a_type: s
     """c + a·b by fused multiply-adds, k ascending."""
     f, places = "<16 x float>", _places(a_type)
     columns = [_quarters(w, [c[parity], c[2 + parity]], "float") for parity in (0, 1)]
-    scratch = w.ins(f"alloca [{len(b) * len(set(p[::2] for p in places))} x <32 x float>], align 64")
+    scratch = w.ins(f"alloca [{len(b) * len({place[::2] for place in places})} x <32 x float>], align 64")
     slots: dict[tuple, int] = {}
     for register, value in enumerate(b):
         parts = _parts(w, value, b_type, host)
@@ -258,7 +259,7 @@ def _lookup(w: _Writer, bytes_: str, table: list[int]) -> str:
 
 def _bf16_of(code: int, type_: str) -> int:
     """The bf16 bits of a non-negative e4m3 or e5m2 code; every one of them has an exact bf16."""
-    exponent_bits, mantissa_bits, bias = (4, 3, 7) if type_ == "e4m3" else (5, 2, 15)
+    mantissa_bits, bias = (3, 7) if type_ == "e4m3" else (2, 15)
     exponent, mantissa = code >> mantissa_bits, code & (1 << mantissa_bits) - 1
     if type_ == "e4m3" and code == 0x7F:
         return 0x7FC0

@@ -8,7 +8,7 @@ ignore-src."""
 
 from warpwright.ptx.isa.memory import FETCH
 from warpwright.ptx.isa.table import Match, constant, declare
-from warpwright.ptx.tree import Integer
+from warpwright.ptx.tree import Integer, Vector
 
 SHARED = "dst:{shared|shared::cta@ptx7.8}"
 BYTES = "complete:{mbarrier::complete_tx::bytes}"
@@ -51,6 +51,24 @@ def _cp_async():
                "@sm_80@ptx7.4", "", _check_size)
         yield (f"async cop:{{{cop}}} {SHARED} src:{{global}} {HINT} {FETCH}", "dst:addr, src:addr, size:imm, src_size:any, policy:b64",
                "@sm_80@ptx7.4", "", _check_size)
+
+
+def _check_bulk_size(match: Match) -> str | None:
+    size = match.value("size")
+    if size and isinstance(size.operand, Integer) and (size.operand.value % 16 or size.operand.value < 0):
+        return f"a bulk copy's size is a multiple of 16, not {size.operand.value}"
+    return None
+
+
+def _check_coordinates(match: Match) -> str | None:
+    address = (match.value("src") if match.get("src") == "global" else match.value("dst"))
+    coordinates = getattr(address.operand if address else None, "coordinates", None)
+    wanted = 5 if match.get("mode") in ("tile::gather4", "tile::scatter4") else int(match["dim"][0])
+    if not isinstance(coordinates, Vector):
+        return f"a tensor's address is written '[map, {{x, …}}]' with {wanted} coordinates"
+    if len(coordinates.elements) != wanted:
+        return f"{wanted} coordinates are wanted, not {len(coordinates.elements)}"
+    return None
 
 
 def _tensor_loads():
@@ -107,7 +125,8 @@ declare(
     ("async action:{commit_group|wait_all}", "", "@sm_80@ptx7.0"),
     ("async action:{wait_group}", "n:imm", "@sm_80@ptx7.0"),
     ("async action:{mbarrier} arrive noinc? space:{shared|shared::cta@ptx7.8}? T:{b64}", "a:addr", "@sm_80@ptx7.0"),
-    *_bulk(), *_tensor_loads(), *_tensor_rest(),
+    *((*form, "", _check_bulk_size) for form in _bulk()),
+    *((*form, "", _check_coordinates) for form in (*_tensor_loads(), *_tensor_rest())),
     effects="load store",
 )
 

@@ -67,6 +67,12 @@ def rows(slots: dict, argument: str) -> tuple[int | None, str]:
     return int(slots["num"][1:]) * (2 if slots["shape"] == "m16n16" else 1), "b32"
 
 
+def _check_selector(match: Match) -> str | None:
+    value = match.value("f")
+    number = getattr(value.operand, "value", 0) if value else 0
+    return None if 0 <= number <= 3 else f"f says which lanes hold the metadata, 0 to 3, not {number}"
+
+
 TYPE_FUNCTIONS.update(fragment=fragment, wmma_fragment=wmma_fragment, wgmma_fragment=wgmma_fragment, rows=rows)
 
 _FRAGMENTS = "=d:fragment(D), a:fragment(A), b:fragment(B), c:fragment(C)"
@@ -113,7 +119,7 @@ declare(
     (f"sync aligned shape:{{m8n8k128|m16n8k128@sm_80@ptx7.0|m16n8k256@sm_80@ptx7.0}} {_ROWCOL} D:{{s32}} A:{{b1}} B:{{b1}} C:{{s32}} "
      "op:{xor|and@sm_80@ptx7.1} popc", _FRAGMENTS, "@sm_75@ptx7.0"),
     # sparse a: of each four (of f16 …) two are kept, e says which
-    *(form for sp in ("sp", "sp::ordered_metadata@ptx8.5") for form in (
+    *((*form, "", _check_selector) for sp in ("sp", "sp::ordered_metadata@ptx8.5") for form in (
         *((f"{sp} sync aligned shape:{{m16n8k16|m16n8k32}} {_ROWCOL} D:{{{acc}}} A:{{f16}} B:{{f16}} C:{{{acc}}}", _SPARSE, "@sm_80@ptx7.1")
           for acc in ("f16", "f32")),
         (f"{sp} sync aligned shape:{{m16n8k16|m16n8k32}} {_ROWCOL} D:{{f32}} A:{{bf16}} B:{{bf16}} C:{{f32}}", _SPARSE, "@sm_80@ptx7.1"),

@@ -27,6 +27,8 @@ TYPE_BITS = {
     "b64": 64, "u64": 64, "s64": 64, "b128": 128, "f16": 16, "bf16": 16, "f32": 32, "tf32": 32, "f64": 64,
     "f16x2": 32, "bf16x2": 32, "f32x2": 64, "u16x2": 32, "s16x2": 32,
     "e4m3": 8, "e5m2": 8, "e4m3x2": 16, "e5m2x2": 16, "e4m3x4": 32, "e5m2x4": 32,
+    "e2m1": 4, "e2m3": 6, "e3m2": 6, "u4": 4, "s4": 4, "ue8m0x2": 16, "e2m1x2": 8, "e2m3x2": 16, "e3m2x2": 16, "e2m1x4": 16,
+    "e2m3x4": 32, "e3m2x4": 32,
 }
 _WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64", "b16": "b32", "b32": "b64", "u8": "u16", "s8": "s16"}
 
@@ -132,6 +134,11 @@ def _operand(word: str) -> OperandSpec:
     return OperandSpec(name, kind or "any", access, optional)
 
 
+# Slots whose modifier is part of the instruction's name, and cannot move.
+_NAMING = {"action", "operand", "warp", "cluster", "async", "bulk", "tensor", "reduce", "prefetch", "to", "pack", "dst", "src", "proxy",
+           "fractional", "range"}
+
+
 @dataclass(frozen=True)
 class Form:
     """One line of syntax of an opcode. `modifiers` and `operands` as the module's text says; `need` for the whole form, `@sm_80@ptx7.0`.
@@ -183,23 +190,32 @@ class Form:
         return fit(0, 0)
 
     def assign_unordered(self, modifiers: tuple[str, ...]) -> dict[str, str | bool | None] | None:
-        """The same with the modifiers in any order, as ptxas takes them (`ld.global.acquire.gpu`); slots alike are filled in order."""
-        slots, filled = self.slots, {}
-        if len(modifiers) > len(slots):
-            return None
+        """The same with the modifiers in any order, as ptxas takes them: `ld.global.acquire.gpu`, `setp.ftz.eq.f32`.
 
-        def fit(j: int) -> bool:
+        Those that are part of the instruction's name (`cp.async`, `mbarrier.init`) stay in front, and types keep their order.
+        """
+        slots, filled = self.slots, {}
+        for i, slot in enumerate(slots):
+            if slot.name not in _NAMING or slot.optional:
+                break
+            if i >= len(modifiers) or modifiers[i] not in slot.choices:
+                return None
+            filled[i] = modifiers[i]
+        named = len(filled)
+
+        def fit(j: int, last_type: int) -> bool:
             if j == len(modifiers):
                 return all(slot.optional or i in filled for i, slot in enumerate(slots))
+            is_type = modifiers[j] in TYPE_BITS
             for i, slot in enumerate(slots):
-                if i not in filled and modifiers[j] in slot.choices:
+                if i not in filled and modifiers[j] in slot.choices and not (is_type and i < last_type):
                     filled[i] = modifiers[j]
-                    if fit(j + 1):
+                    if fit(j + 1, i if is_type else last_type):
                         return True
                     del filled[i]
             return False
 
-        if not fit(0):
+        if len(modifiers) > len(slots) or not fit(named, 0):
             return None
         return {slot.name: (i in filled) if slot.flag else filled.get(i) for i, slot in enumerate(slots)}
 

@@ -7,8 +7,10 @@ from warpwright.ptx.isa.table import declare
 
 TYPES = "D:{u32|s32} A:{u32|s32} B:{u32|s32}"
 OP2 = "op2:{add|min|max}"
-TWO = "=d:any, a:any, b:any"
-THREE = "=d:any, a:any, b:any, c:any"
+TWO = "=d:D, a:A, b:B"
+THREE = "=d:D, a:A, b:B, c:D"
+SET_TWO = "=d:u32, a:A, b:B"
+SET_THREE = "=d:u32, a:A, b:B, c:u32"
 
 for _opcode, _meaning in (("vadd", "a + b"), ("vsub", "a - b"), ("vabsdiff", "|a - b|"), ("vmin", "min(a, b)"), ("vmax", "max(a, b)")):
     declare(_opcode, f"d = {_meaning} of selected parts, then op2 with c, or merged into c",
@@ -19,8 +21,8 @@ for _opcode, _meaning in (("vshl", "a << b"), ("vshr", "a >> b")):
             (f"D:{{u32|s32}} A:{{u32|s32}} B:{{u32}} sat? mode:{{clamp|wrap}} {OP2}?", THREE))
 declare("vmad", "d = (a · b + c) >> scale", (f"{TYPES} po? sat? scale:{{shr7|shr15}}?", THREE))
 declare("vset", "d = (a cmp b) ? 1 : 0 of selected parts, then op2 with c, or merged into c",
-        ("A:{u32|s32} B:{u32|s32} cmp:{eq|ne|lt|le|gt|ge}", TWO),
-        (f"A:{{u32|s32}} B:{{u32|s32}} cmp:{{eq|ne|lt|le|gt|ge}} {OP2}?", THREE))
+        ("A:{u32|s32} B:{u32|s32} cmp:{eq|ne|lt|le|gt|ge}", SET_TWO),
+        (f"A:{{u32|s32}} B:{{u32|s32}} cmp:{{eq|ne|lt|le|gt|ge}} {OP2}?", SET_THREE))
 for _parts in ("2", "4"):
     for _opcode, _meaning in (("vadd", "a + b"), ("vsub", "a - b"), ("vavrg", "(a + b + 1) / 2"), ("vabsdiff", "|a - b|"),
                               ("vmin", "min(a, b)"),
@@ -28,4 +30,4 @@ for _parts in ("2", "4"):
         declare(_opcode + _parts, f"d = {_meaning} in each of {_parts} parts, merged into or accumulated on c",
                 (f"{TYPES} sat?", THREE), (f"{TYPES} add", THREE))
     declare("vset" + _parts, f"d = a cmp b in each of {_parts} parts, merged into or accumulated on c",
-            ("A:{u32|s32} B:{u32|s32} cmp:{eq|ne|lt|le|gt|ge} add?", THREE))
+            ("A:{u32|s32} B:{u32|s32} cmp:{eq|ne|lt|le|gt|ge} add?", SET_THREE))
