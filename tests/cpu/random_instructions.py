@@ -13,9 +13,8 @@ import numpy as np
 POOLS = "phrdfgkymn"
 REGISTERS = 5  # of each pool
 DECLARED = {"p": "pred", "h": "b16", "r": "b32", "d": "b64", "f": "f32", "g": "f64", "k": "b16", "y": "b16", "m": "b32", "n": "b32"}
-SLOT = 8  # bytes of a register's place in the input and output arrays
 SLOTS = [(pool, i) for pool in POOLS for i in range(REGISTERS)]
-ROW = SLOT * len(SLOTS)  # bytes a thread has
+SLOT = 8 * 256  # bytes that a register's values, of 256 threads at most, have in the input and output arrays
 INTEGERS = {"h": ("u16", "s16"), "r": ("u32", "s32"), "d": ("u64", "s64")}
 WIDTH = {"p": 8, "h": 16, "r": 32, "d": 64, "f": 32, "g": 64, "k": 16, "y": 16, "m": 32, "n": 32}
 COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -337,6 +336,21 @@ def inputs(threads: int, seed: int) -> np.ndarray:
     """The registers' first values: [threads, slots] of 64-bit words."""
     random = np.random.default_rng(seed)
     return np.stack([nasty(pool, threads, random) for pool, _ in SLOTS], axis=1)
+
+
+def pack(registers: np.ndarray) -> np.ndarray:
+    """[threads, slots] words as the array a program loads from: a slot a register, one thread's value of its width after the other."""
+    memory = np.zeros((len(SLOTS), SLOT), np.uint8)
+    for number, (pool, _) in enumerate(SLOTS):
+        values = registers[:, number].astype(f"u{WIDTH[pool] // 8}").view(np.uint8)
+        memory[number, : len(values)] = values
+    return memory
+
+
+def unpack(memory: np.ndarray, threads: int) -> np.ndarray:
+    """The words that `pack` made bytes of."""
+    columns = [memory[number, : threads * WIDTH[pool] // 8].view(f"u{WIDTH[pool] // 8}") for number, (pool, _) in enumerate(SLOTS)]
+    return np.stack(columns, axis=1).astype(np.uint64)
 
 
 def comparable(out: np.ndarray) -> np.ndarray:

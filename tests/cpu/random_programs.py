@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
-from random_instructions import CARRY, DECLARED, REGISTERS, ROW, SLOT, SLOTS, WIDTH, Op
+from random_instructions import CARRY, DECLARED, REGISTERS, SLOT, SLOTS, WIDTH, Op
 
 # ── programs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def kernel(body: list[str], *, version: str = "8.7", target: str = "sm_90a", declarations: str = "", functions: str = "") -> str:
-    """A kernel `program(in, out)` around a body: each thread has a row of registers in each. %t0 is the thread in the grid."""
+def kernel(body: list[str], *, version: str = "8.7", target: str = "sm_90a", declarations: str = "") -> str:
+    """A kernel `program(in, out)` around a body: it loads the registers that the body uses, and stores them after it (see `pack`).
+    %t0 is the thread's number in the grid, %t3 in the CTA."""
+    used = set(re.findall(r"%[a-z]\d", "\n".join(body)))
+    slots = [(number, pool, i) for number, (pool, i) in enumerate(SLOTS) if f"%{pool}{i}" in used]
     lines = [
         f".version {version}",
         f".target {target}",
         ".address_size 64",
-        functions,
         ".visible .entry program(.param .u64 in, .param .u64 out) {",
         "  .reg .b32 %t<8>;",
         "  .reg .b64 %a<8>;",
         "  .reg .pred %q<8>;",
-    ]
-    lines += [f"  .reg .{type_} %{pool}<{REGISTERS}>;" for pool, type_ in DECLARED.items()]
-    lines += [
+        *(f"  .reg .{type_} %{pool}<{REGISTERS}>;" for pool, type_ in DECLARED.items()),
         declarations,
         "  mov.u32 %t1, %ctaid.x;",
         "  mov.u32 %t2, %ntid.x;",
@@ -29,21 +31,22 @@ def kernel(body: list[str], *, version: str = "8.7", target: str = "sm_90a", dec
         "  mad.lo.u32 %t0, %t1, %t2, %t3;",
         "  ld.param.u64 %a0, [in];",
         "  ld.param.u64 %a1, [out];",
-        f"  mul.wide.u32 %a2, %t0, {ROW};",
-        "  add.s64 %a0, %a0, %a2;",
-        "  add.s64 %a1, %a1, %a2;",
     ]
-    for slot, (pool, i) in enumerate(SLOTS):
+    for number, pool, i in slots:
+        bits = WIDTH[pool]
+        lines += [f"  mul.wide.u32 %a2, %t0, {bits // 8};", "  add.s64 %a2, %a0, %a2;"]
         if pool == "p":
-            lines += [f"  ld.global.u32 %t4, [%a0+{slot * SLOT}];", f"  setp.ne.u32 %p{i}, %t4, 0;"]
+            lines += [f"  ld.global.u8 %t4, [%a2+{number * SLOT}];", f"  setp.ne.u32 %p{i}, %t4, 0;"]
         else:
-            lines.append(f"  ld.global.b{WIDTH[pool]} %{pool}{i}, [%a0+{slot * SLOT}];")
+            lines.append(f"  ld.global.b{bits} %{pool}{i}, [%a2+{number * SLOT}];")
     lines += ["  " + line for line in body]
-    for slot, (pool, i) in enumerate(SLOTS):
+    for number, pool, i in slots:
+        bits = WIDTH[pool]
+        lines += [f"  mul.wide.u32 %a2, %t0, {bits // 8};", "  add.s64 %a2, %a1, %a2;"]
         if pool == "p":
-            lines += [f"  selp.u32 %t4, 1, 0, %p{i};", f"  st.global.u32 [%a1+{slot * SLOT}], %t4;"]
+            lines += [f"  selp.u32 %t4, 1, 0, %p{i};", f"  st.global.u8 [%a2+{number * SLOT}], %t4;"]
         else:
-            lines.append(f"  st.global.b{WIDTH[pool]} [%a1+{slot * SLOT}], %{pool}{i};")
+            lines.append(f"  st.global.b{bits} [%a2+{number * SLOT}], %{pool}{i};")
     return "\n".join([*lines, "  ret;", "}"])
 
 

@@ -12,7 +12,7 @@ import pytest
 import random_programs as programs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_instructions import SLOTS, STRAIGHT_LINE, comparable, inputs, nasty
+from random_instructions import SLOTS, STRAIGHT_LINE, comparable, inputs, nasty, pack, unpack
 
 from warpwright import Device
 
@@ -37,12 +37,12 @@ def devices():
 
 def agree(devices, text: str, threads: int, seed: int, ctas: int = 1) -> None:
     """Run `program` on both devices, from the same registers; whatever it leaves in them must be equal."""
-    given_ = inputs(threads * ctas, seed)
+    given_ = pack(inputs(threads * ctas, seed))
     results = []
     for device in devices:
         registers, out = given_.copy(), np.zeros_like(given_)
         device.load(text)["program"].launch(grid=ctas, block=threads, args=[registers, out])
-        results.append(comparable(out))
+        results.append(comparable(unpack(out, threads * ctas)))
     compiled, interpreted = results
     if not np.array_equal(compiled, interpreted):
         thread, slot = (int(i) for i in np.argwhere(compiled != interpreted)[0])

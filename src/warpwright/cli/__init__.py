@@ -13,7 +13,8 @@ def main() -> None:
     from warpwright.errors import WarpwrightError
 
     try:
-        build()()
+        code = build()(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except WarpwrightError as error:
         sys.exit(_fail(str(error)))
     except KeyboardInterrupt:
@@ -24,6 +25,25 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'output'}: {error.strerror or error}"))
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # that is how typer says that an option or argument is wrong
+            raise
+        message = error.format_message()
+        if "\n" in message:  # it is the help, since nothing was asked for
+            print(message)
+            sys.exit(2)
+        sys.exit(_fail(f"{message}; see {' '.join(_command())} --help"))
+
+
+def _command() -> list[str]:
+    """The words of the command line that choose the command."""
+    words = []
+    for word in sys.argv[1:]:
+        if word.startswith("-"):
+            break
+        words.append(word)
+    known = {"train", "generate", "bench", "kernels", "ptx", "check", "run"}
+    return ["warpwright", *(word for word in words[:2] if word in known)]
 
 
 def _fail(message: str) -> int:

@@ -174,10 +174,10 @@ def _multiply(config: Config, a: Fragments, b: Fragments, stage_a: Pointer, stag
     mma = _MMA["bf16"]
     for slab in range(config.slabs):
         columns = [group for tile in range(len(sums[0]) // 2) for group in b.read_columns(stage_b, slab, tile)]
-        for tile, row_of_sums in enumerate(sums):
-            rows = a.read_rows(stage_a, slab, tile)
+        rows = [a.read_rows(stage_a, slab, tile) for tile in range(len(sums))]
+        for row, row_of_sums in zip(rows, sums, strict=True):
             for group, total in zip(columns, row_of_sums, strict=True):
-                for step_a, step_b in zip(rows, group, strict=True):
+                for step_a, step_b in zip(row, group, strict=True):
                     mma(step_a, step_b, total, out=total)
 
 
@@ -235,15 +235,18 @@ def _multiply_scaled(config: Config, a: Fragments, b: Fragments, stage_a: Pointe
         for tile in range(len(sums[0]) // 2):
             for half, group in enumerate(b.read_columns(stage_b, slab, tile)):
                 columns[2 * tile + half] += group
-    for tile, row_of_sums in enumerate(sums):
-        rows = [step for slab in range(config.slabs) for step in a.read_rows(stage_a, slab, tile)]
-        for group, total in enumerate(row_of_sums):
-            part = [zero] * 4
-            for step_a, step_b in zip(rows, columns[group], strict=True):
-                part = mma(step_a, step_b, part)
-            for i in range(4):
-                scale = row_scales[2 * tile + i // 2] * column_scales[group][i % 2]
-                ptx.fma.rn(part[i], scale, total[i], out=total[i])
+    rows = [[step for slab in range(config.slabs) for step in a.read_rows(stage_a, slab, tile)] for tile in range(len(sums))]
+    parts = []
+    for row in rows:
+        for column in columns:
+            part = mma(row[0], column[0], [zero] * 4)
+            for step_a, step_b in zip(row[1:], column[1:], strict=True):
+                mma(step_a, step_b, part, out=part)
+            parts.append(part)
+    for index, part in enumerate(parts):
+        tile, group = divmod(index, len(columns))
+        for i, total in enumerate(sums[tile][group]):
+            ptx.fma.rn(part[i], row_scales[2 * tile + i // 2] * column_scales[group][i % 2], total, out=total)
 
 
 def _store(config: Config, part: Part, pitch: Any, sums: list, row: Any, column: Any) -> None:

@@ -12,12 +12,12 @@ from warpwright.ptx.tree import Position
 # A word takes the modifiers that touch it along (`ld.global.f32`, `%tid.x`): half as many tokens, and the parser splits each spelling once.
 _TOKEN = re.compile(
     r"""(?:\s+|//[^\n]*|/\*.*?\*/)*               # blanks and comments
-    (?:(?P<word>[A-Za-z_$%][\w$]*(?:\.\w+(?:::\w+)*)*)
+    (?:(?P<word>(?:[A-Za-z][\w$]*|[$%][\w$]+|_[\w$]*)(?:\.\w+(?:::\w+)*)*)
     |(?P<dot>\.[A-Za-z0-9_]\w*(?:::\w+)*)
     |(?P<number>0[fF][0-9a-fA-F]{8}(?![\w$])|0[dD][0-9a-fA-F]{16}(?![\w$])
         |\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+(?![\w$])|\d[\w$]*)
     |(?P<string>"[^"\n]*")
-    |(?P<mark><<|>>|<=|>=|==|!=|&&|\|\||@@DWARF[^\n]*|[{}()\[\];,:@!|&^~+\-*/%<>=?])
+    |(?P<mark><<|>>|<=|>=|==|!=|&&|\|\||@@DWARF[^\n]*|[{}()\[\];,:@!|&^~+\-*%<>=?]|/(?!\*))
     |(?P<end>\Z)
     |(?P<bad>.))""",
     re.VERBOSE | re.DOTALL,

@@ -97,7 +97,7 @@ class OperandReader(ConstantReader):
             if scope.ranges:
                 prefix = name.rstrip("0123456789")
                 while len(prefix) < len(name):  # `%r1<4>` makes %r10 … %r13: the prefix may end in digits
-                    if prefix in scope.ranges:
+                    if int(name[len(prefix):]) < scope.ranges.get(prefix, 0):
                         return True
                     prefix = name[: len(prefix) + 1]
         return name[0] == "%"

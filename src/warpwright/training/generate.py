@@ -40,8 +40,21 @@ def load_model(run: Run, kernels: str | None = None, average: bool = False) -> t
 def sample(model: Model, words: Tokenizer, prompt: str, tokens: int, temperature: float = 0.7, top_k: int | None = None,
            top_p: float | None = 0.95, seed: int = 0) -> str:
     """The prompt and what the model says after it: up to `tokens` tokens, fewer where it ends the text."""
+    *_, text = stream(model, words, prompt, tokens, temperature, top_k, top_p, seed)
+    return text
+
+
+def stream(model: Model, words: Tokenizer, prompt: str, tokens: int, temperature: float = 0.7, top_k: int | None = None,
+           top_p: float | None = 0.95, seed: int = 0) -> Iterator[str]:
+    """The prompt, then the text after each token; a token that ends in the middle of a character waits for the next."""
     ids = words.encode(prompt) or [words.end_of_text]
-    return words.decode([*ids, *continuation(model, words, ids, tokens, temperature, top_k, top_p, seed)])
+    yield words.decode(ids)
+    first = list(ids)
+    for token in continuation(model, words, first, tokens, temperature, top_k, top_p, seed):
+        ids.append(token)
+        text = words.decode(ids)
+        if not text.endswith("\ufffd"):
+            yield text
 
 
 @torch.no_grad()
@@ -72,5 +85,5 @@ def draw(logits: Tensor, random: torch.Generator, temperature: float, top_k: int
         chances = chances[:top_k]
     if top_p is not None:
         before = chances.cumsum(0) - chances
-        chances = chances[before < top_p * chances.sum()]
+        chances = chances[: max(1, int((before < top_p * chances.sum()).sum()))]
     return int(order[torch.multinomial(chances, 1, generator=random)])

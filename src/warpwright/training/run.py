@@ -85,13 +85,20 @@ def load(folder: Path) -> Run:
 
 
 def create(run: Run) -> Run:
-    """Make the folder of a new run. Raises DataError where it holds one already."""
+    """Make the folder of a new run. Raises DataError where something is in it already."""
     if exists(run.folder):
         raise DataError(f"{run.folder}: holds a run already; go on with it with --resume, or choose another folder with --out")
+    require_unused(run.folder)
     run.folder.mkdir(parents=True, exist_ok=True)
-    for leftover in (run.log, run.final, run.tokenizer):
-        leftover.unlink(missing_ok=True)
     return run
+
+
+def require_unused(folder: Path) -> None:
+    """Raise DataError where the folder has anything in it but what a run leaves that was killed before it began."""
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder}: is not a folder; choose another with --out")
+    if folder.is_dir() and any(not entry.name.startswith(".writing-") for entry in folder.iterdir()):
+        raise DataError(f"{folder}: holds other files and no run; choose a new or an empty folder with --out")
 
 
 def new_folder(parent: Path, name: str) -> Path:

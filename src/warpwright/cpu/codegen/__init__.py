@@ -19,6 +19,7 @@ from warpwright.cpu.codegen import (  # noqa: F401  each registers its lowerings
     integer,
     matrix,
     memory,
+    mma_group,
     move,
     synchronise,
     warp,
@@ -68,7 +69,8 @@ def detect_host() -> Host:
         return all(features.get(name) for name in names)
 
     avx512 = has("avx512f", "avx512bw", "avx512vl", "avx512dq")
-    return Host(avx512=avx512, fp16=avx512 and has("avx512fp16"), vbmi=avx512 and has("avx512vbmi"))
+    vbmi = avx512 and has("avx512vbmi")
+    return Host(avx512=avx512, fp16=avx512 and has("avx512fp16"), vbmi=vbmi, amx=vbmi and has("amx-tile", "amx-bf16") and mma_group.permitted())
 
 
 def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int], options: Options | None = None) -> Generated:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from warpwright.cpu.analysis.flow import bits_of
 from warpwright.cpu.analysis.program import EXIT
+from warpwright.cpu.codegen import mma_group
 from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter
 from warpwright.cpu.codegen.faults import fault
 from warpwright.cpu.codegen.lowering import emit
@@ -96,8 +97,14 @@ class Control:
             e.mask = e.ins(f"load i32, ptr {self.slot(position)}")
             e.do(f"store i32 0, ptr {self.slot(position)}")
         mask = e.mask
-        for op in block.ops:
-            emit(e, op)
+        at = 0
+        while at < len(block.ops):
+            group = mma_group.find(block.ops, at) if e.host.amx and mask is None else None
+            if group is None:
+                emit(e, block.ops[at])
+            else:
+                mma_group.emit(e, block.ops[at:at + group.length], group)
+            at += group.length if group else 1
         e.mask = mask
         targets = self.flow.targets[position]
         if block.switch is not None:

@@ -38,6 +38,7 @@ class Host:
     avx512: bool = False
     fp16: bool = False
     vbmi: bool = False
+    amx: bool = False
 
 
 def float_constant(bits: int, kind: str) -> str:

@@ -140,8 +140,8 @@ def _ldmatrix(e: Emitter, op: Op) -> None:
     e.do(f"br label %{done}")
     e.start(done)
     e.mask = outer
-    for target, a, b in zip(targets, quick, slow, strict=True):
-        value = e.ins(f"phi <32 x i32> [ {a}, %{from_one} ], [ {b}, %{from_other} ]")
+    values = [e.ins(f"phi <32 x i32> [ {a}, %{from_one} ], [ {b}, %{from_other} ]") for a, b in zip(quick, slow, strict=True)]
+    for target, value in zip(targets, values, strict=True):
         e.write(op, target, _transpose(e, value) if op.get("trans") else value, "i32", 32)  # type: ignore[arg-type]
 
 

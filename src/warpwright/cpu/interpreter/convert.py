@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpwright.cpu.interpreter import floats
-from warpwright.cpu.interpreter.floats import FORMATS, Number, decode, encode
+from warpwright.cpu.interpreter.floats import F32, FORMATS, Number, decode, encode
 from warpwright.cpu.interpreter.words import clamp, is_signed, join, lanes, mask, read, signed, split, width
 
 NARROW = {"e4m3": 8, "e5m2": 8, "e2m3": 8, "e3m2": 8, "e2m1": 4, "ue8m0": 8}  # bits a packed element takes, padding included
@@ -96,7 +96,9 @@ def float_to_float(to: str, of: str, rnd: str | None, *, ftz: bool, sat: bool, r
         result = encode(target, number, "rn" if integral else mode, satfinite)
         if ftz and to == "f32":
             result = target.flush(result)
-        return result << 13 if to == "tf32" else result
+        if to == "tf32":
+            return F32.canonical_nan if target.is_nan(result) else result << 13
+        return result
 
     return compute
 
@@ -141,7 +143,7 @@ def stochastic(destination: str, relu: bool, satfinite: bool):
     target = FORMATS[to]
 
     def one(a: int, random: int, random_bits: int) -> int:
-        number = decode(floats.F32, a)
+        number = decode(F32, a)
         if relu and number.negative and number.kind != "nan":
             number = floats.zero()
         if number.kind != "finite" or number.is_zero:

@@ -192,11 +192,12 @@ class Form:
     def assign_unordered(self, modifiers: tuple[str, ...]) -> dict[str, str | bool | None] | None:
         """The same with the modifiers in any order, as ptxas takes them: `ld.global.acquire.gpu`, `setp.ftz.eq.f32`.
 
-        Those that are part of the instruction's name (`cp.async`, `mbarrier.init`) stay in front, and types keep their order.
+        Those that are part of the instruction's name (`cp.async`, `mbarrier.init`, `mul.wide`) stay in front, and types and layouts keep
+        their order.
         """
         slots, filled = self.slots, {}
         for i, slot in enumerate(slots):
-            if slot.name not in _NAMING or slot.optional:
+            if slot.optional or not (slot.name in _NAMING or {"lo", "wide"} & slot.choices.keys()):
                 break
             if i >= len(modifiers) or modifiers[i] not in slot.choices:
                 return None
@@ -206,7 +207,7 @@ class Form:
         def fit(j: int, last_type: int) -> bool:
             if j == len(modifiers):
                 return all(slot.optional or i in filled for i, slot in enumerate(slots))
-            is_type = modifiers[j] in TYPE_BITS
+            is_type = modifiers[j] in TYPE_BITS or modifiers[j] in ("row", "col")
             for i, slot in enumerate(slots):
                 if i not in filled and modifiers[j] in slot.choices and not (is_type and i < last_type):
                     filled[i] = modifiers[j]
