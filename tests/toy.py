@@ -25,6 +25,7 @@ learning_rate = 0.01
 eval_every = 5
 eval_sequences = 4
 checkpoint_every = 4
+sample_tokens = 8
 """
 
 TEXT = "".join(f"def f{i}(x, y={i % 7}):\n    return x * {i} + y\n\n\n" for i in range(400))

@@ -237,22 +237,22 @@ def across_lanes(seed: int, count: int) -> str:
     def register(pool: str) -> str:
         return f"%{pool}{random.integers(REGISTERS)}"
 
-    def one(mask: str) -> list[str]:
-        kind = random.choice(["shfl", "vote", "match", "redux", "elect", "warp"])
+    def one(mask: str, before: list[str]) -> list[str]:
+        kind = "vote" if before else random.choice(["shfl", "vote", "match", "redux", "elect", "warp"])
         if kind == "shfl":
             mode = str(random.choice(["up", "down", "bfly", "idx"]))
             width = int(random.choice([32, 32, 16, 8, 4]))
             clamp = (32 - width) << 8 | (0 if mode == "up" else 31)
             by = str(random.integers(0, 32)) if random.random() < 0.6 or mask != "-1" else register("r")
             if mask != "-1":
-                # Lanes outside the mask may not be sources: compare only what came from inside.
+                # What comes from a lane outside the mask is open: learn the source lane before, and take only what is defined.
+                before.append(f"shfl.sync.{mode}.b32 %t5, %t0, {by}, {clamp}, 0xffffffff;")
                 return [
-                    f"shfl.sync.{mode}.b32 %t4|%q1, %r1, {by}, {clamp}, {mask};",
-                    f"shfl.sync.{mode}.b32 %t5|%q2, %t0, {by}, {clamp}, {mask};",
-                    "and.b32 %t5, %t5, 31;",
-                    f"shr.u32 %t5, {mask}, %t5;",
-                    "and.b32 %t5, %t5, 1;",
-                    "setp.ne.u32 %q3, %t5, 0;",
+                    f"shfl.sync.{mode}.b32 %t4|%q1, {register('r')}, {by}, {clamp}, {mask};",
+                    "and.b32 %t2, %t5, 31;",
+                    f"shr.u32 %t2, {mask}, %t2;",
+                    "and.b32 %t2, %t2, 1;",
+                    "setp.ne.u32 %q3, %t2, 0;",
                     f"@%q3 mov.u32 {register('r')}, %t4;",
                 ]
             return [f"shfl.sync.{mode}.b32 {register('r')}|{register('p')}, {register('r')}, {by}, {clamp}, {mask};"]
@@ -277,21 +277,24 @@ def across_lanes(seed: int, count: int) -> str:
     body = []
     for step in range(count):
         if random.random() < 0.35:
-            chosen = f"%p{random.integers(REGISTERS)}"
+            before: list[str] = []
+            inside = [line for _ in range(random.integers(1, 3)) for line in one("%t6", before)]
+            outside = [line for _ in range(random.integers(0, 3)) for line in one("%t7", before)]
             body += [
-                f"mov.pred %q0, {chosen};",
+                f"mov.pred %q0, {register('p')};",
                 "vote.sync.ballot.b32 %t6, %q0, 0xffffffff;",
                 "not.b32 %t7, %t6;",
+                *before,
                 f"@!%q0 bra OTHER{step};",
+                *inside,
+                f"bra AFTER{step};",
+                f"OTHER{step}:",
+                *outside,
+                f"AFTER{step}:",
+                "bar.warp.sync 0xffffffff;",
             ]
-            for _ in range(random.integers(1, 3)):
-                body += one("%t6")
-            body += [f"bra AFTER{step};", f"OTHER{step}:"]
-            for _ in range(random.integers(0, 3)):
-                body += one("%t7")
-            body += [f"AFTER{step}:", "bar.warp.sync 0xffffffff;"]
         else:
-            body += one("-1")
+            body += one("-1", [])
         body += simple(random, 1)
     return kernel(body)
 

@@ -54,12 +54,15 @@ def test_a_function_returns_values_and_may_only_be_declared():
 
 
 @pytest.mark.parametrize("text, value", [
-    ("42", Integer(42)), ("-42", Integer(-42)), ("0x2A", Integer(42)), ("052", Integer(42)), ("0b101010", Integer(42)), ("42U", Integer(42, True)),
+    ("42", Integer(42)), ("-42", Integer(-42)), ("0x2A", Integer(42)), ("052", Integer(42)), ("0b101010", Integer(42)), ("42U",
+                                                                                                                         Integer(42, True)),
     ("0xFFFFFFFFFFFFFFFF", Integer(2**64 - 1)), ("0f3F800000", Float(0x3F800000, 32)), ("0d3FF0000000000000", Float(0x3FF0 << 48, 64)),
     ("1.5", Float(0x3FF8 << 48, 64)), ("-1.5", Float(0xBFF8 << 48, 64)), ("1e3", Float(0x408F400000000000, 64)),
-    ("2+3*4", Integer(14)), ("(2+3)*4", Integer(20)), ("1<<5|1", Integer(33)), ("7/2", Integer(3)), ("-7/2", Integer(-3)), ("-7 % 4", Integer(-3)),
+    ("2+3*4", Integer(14)), ("(2+3)*4", Integer(20)), ("1<<5|1", Integer(33)), ("7/2", Integer(3)), ("-7/2", Integer(-3)), ("-7 % 4",
+                                                                                                                            Integer(-3)),
     ("~0", Integer(-1)), ("!5", Integer(0)), ("3>2&&1!=1", Integer(0)), ("1?2:3", Integer(2)), ("(.u64)-1", Integer(2**64 - 1, True)),
-    ("1U-2", Integer(2**64 - 1, True)), ("-WARP_SZ", Integer(-32)), ("1.0/4", Float(0x3FD0 << 48, 64)), ("0f3F800000+1.0", Float(0x4000 << 48, 64)),
+    ("1U-2", Integer(2**64 - 1, True)), ("-WARP_SZ", Integer(-32)), ("1.0/4", Float(0x3FD0 << 48, 64)), ("0f3F800000+1.0",
+                                                                                                         Float(0x4000 << 48, 64)),
 ])
 def test_constants_are_folded(text, value):
     assert operand(text) == value

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
+from random_modules import modules
 
-from tests.ptx.programs import modules
 from warpwright.ptx import parse, tree
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.ptx"))

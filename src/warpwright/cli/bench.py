@@ -1,62 +1,100 @@
-"""`warpwright bench`: how fast, and compared with what."""
+"""`warpwright bench`: measure."""
 
 from __future__ import annotations
 
 import json
+from statistics import median
 from typing import Annotated, Any
 
 import typer
 
-from warpwright.errors import WarpwrightError
-
-app = typer.Typer(help="Measure speed.", no_args_is_help=True)
+app = typer.Typer(help="Measure speed on this computer.", no_args_is_help=True)
 
 
 @app.callback()
-def _group() -> None:
-    """Measure speed."""
+def bench() -> None:
+    """Measure speed on this computer."""
 
 
 @app.command()
 def train(
     config: Annotated[str, typer.Option(help="tiny, small, or a TOML file.")] = "tiny",
-    precision: Annotated[str | None, typer.Option(help="fp8, bf16 or fp32. [default: the config's, or fp8]")] = None,
-    steps: Annotated[int, typer.Option(help="Steps that count, of each.")] = 10,
-    warmup: Annotated[int, typer.Option(help="Steps before that, which do not count (kernels are compiled in them).")] = 2,
-    batch: Annotated[int | None, typer.Option(help="Sequences a step.")] = None,
-    sequence: Annotated[int | None, typer.Option(help="Tokens a sequence.")] = None,
-    seed: Annotated[int, typer.Option(help="Of weights and tokens.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    precision: Annotated[list[str] | None, typer.Option(help="fp8, bf16 or fp32. Repeatable. [default: fp8]")] = None,
+    steps: Annotated[int, typer.Option(help="Steps measured of each kind, after two that are not.", min=1)] = 10,
+    batch: Annotated[int | None, typer.Option(help="Sequences in a step.")] = None,
+    sequence: Annotated[int | None, typer.Option(help="Tokens in a sequence.")] = None,
+    seed: Annotated[int, typer.Option(help="Of weights and data.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a precision.")] = False,
 ) -> None:
-    """Training steps on PTX kernels and on torch's operations, in turns on the same random tokens: medians, and their ratio."""
-    if steps < 1 or warmup < 0:
-        raise WarpwrightError("--steps must be at least 1, --warmup at least 0")
+    """Training speed of --kernels ptx over --kernels torch: the same model and batches, steps in turn, medians."""
     from warpwright.training import settings
-    from warpwright.training.bench import compare
 
-    made = settings.load(config, precision, {"training.batch": batch, "training.sequence": sequence, "training.steps": warmup + steps})
-    result = compare(made, steps, warmup, seed)
-    if as_json:
-        print(json.dumps(result))
-    else:
-        _show(result)
+    results = []
+    for name in precision or ["fp8"]:
+        chosen = settings.load(config, name, {"training.batch": batch, "training.sequence": sequence})
+        result = measure(chosen, steps, seed)
+        results.append(result)
+        if as_json:
+            print(json.dumps(result), flush=True)
+    if not as_json:
+        show(results)
 
 
-def _show(result: dict[str, Any]) -> None:
+def measure(chosen: Any, steps: int, seed: int) -> dict[str, Any]:
+    """Tokens a second of both kinds of kernels, from the median times of steps taken in turn; and where the time of the PTX steps goes."""
+    import torch
+
+    from warpwright.kernels import ops
+    from warpwright.training.loop import Clock
+    from warpwright.training.trainer import Trainer
+
+    training = chosen.training
+    shape = (training.batch, training.sequence + 2)
+    random = torch.Generator().manual_seed(seed)
+    batches = [torch.randint(0, chosen.model.vocab_size, shape, generator=random) for _ in range(steps + 2)]
+    trainers = {kind: Trainer(chosen, ops.get(kind), seed) for kind in ("ptx", "torch")}
+    times: dict[str, list[float]] = {kind: [] for kind in trainers}
+    losses: dict[str, list[float]] = {kind: [] for kind in trainers}
+    clock = Clock("ptx")
+    for number, batch in enumerate(batches):
+        if number == 2:
+            clock = Clock("ptx")  # what came before compiled kernels and filled caches
+        for kind, trainer in trainers.items():
+            timer = clock if kind == "ptx" else Clock("torch")
+            with timer:
+                losses[kind].append(trainer.step(number, batch).loss)
+            if number >= 2:
+                times[kind].append(timer.last)
+    tokens = training.batch * training.sequence
+    speed = {kind: tokens / median(times[kind]) for kind in times}
+    difference = max(abs(a - b) / abs(b) for a, b in zip(losses["ptx"], losses["torch"], strict=True))
+    return {"config": chosen.name, "precision": chosen.recipe.matmul, "steps": steps, "tokens_per_step": tokens,
+            "ptx_tokens_per_s": speed["ptx"], "torch_tokens_per_s": speed["torch"], "ptx_over_torch": speed["ptx"] / speed["torch"],
+            "largest_loss_difference": difference, "kernel_share": sum(seconds for _, seconds in clock.kernels.values()) / clock.step_seconds,
+            "kernels": {name: [launches, seconds / clock.step_seconds] for name, (launches, seconds) in
+                        sorted(clock.kernels.items(), key=lambda item: -item[1][1])}}
+
+
+def show(results: list[dict[str, Any]]) -> None:
+    """Print the speeds, and for each precision the kernels that the time goes to."""
     from rich.console import Console
     from rich.table import Table
 
-    from warpwright.cli.tables import kernel_table
-
     console = Console()
-    table = Table("kernels", title=f"{result['config']}, {result['precision']}, {result['batch']} × {result['sequence']} tokens a step, "
-                                   f"{result['steps']} steps of each in turns", title_justify="left")
-    for column in ("median step", "tokens/s", "fastest", "slowest"):
-        table.add_column(column, justify="right")
-    for name in ("ptx", "torch"):
-        row = result[name]
-        table.add_row(name, f"{row['median']:.3f} s", f"{row['tokens_per_s']:,.0f}", f"{row['fastest']:.3f} s", f"{row['slowest']:.3f} s")
+    table = Table(title=f"training {results[0]['config']}, {results[0]['tokens_per_step']} tokens a step, medians of {results[0]['steps']} steps",
+                  title_justify="left")
+    table.add_column("precision")
+    for heading in ("ptx tokens/s", "torch tokens/s", "ptx / torch", "in PTX kernels", "largest loss difference"):
+        table.add_column(heading, justify="right")
+    for result in results:
+        table.add_row(result["precision"], f"{result['ptx_tokens_per_s']:,.0f}", f"{result['torch_tokens_per_s']:,.0f}",
+                      f"{result['ptx_over_torch']:.2f}", f"{result['kernel_share']:.0%}", f"{result['largest_loss_difference']:.1e}")
     console.print(table)
-    console.print(kernel_table(result["kernels"], result["ptx"]["seconds"]))
-    console.print(f"ptx over torch: {result['ratio']:.3f} (tokens/s); losses differ by at most {result['loss_difference']:.2e}, relatively",
-                  highlight=False)
+    for result in results:
+        kernels = Table(title=f"{result['precision']}: PTX kernels by time", title_justify="left")
+        kernels.add_column("kernel")
+        kernels.add_column("launches", justify="right")
+        kernels.add_column("of the step", justify="right")
+        for name, (launches, share) in result["kernels"].items():
+            kernels.add_row(name, f"{launches:,}", f"{share:.1%}")
+        console.print(kernels)

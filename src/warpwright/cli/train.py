@@ -25,7 +25,7 @@ KERNELS = ("ptx", "torch")
 def train(
     data: Annotated[Path | None, typer.Option(help="Text to train on: a UTF-8 file or a folder of them. [default: Python's standard "
                                                    "library]")] = None,
-    config: Annotated[str, typer.Option(help="tiny, small, deepseek-v3-671b, or a TOML file with [model], [training], [recipe].")] = "tiny",
+    config: Annotated[str, typer.Option(help="tiny, small, deepseek-v3-671b, or a TOML file with \\[model], \\[training], \\[recipe].")] = "tiny",
     precision: Annotated[str | None, typer.Option(help="fp8 (DeepSeek-V3's recipe), bf16 or fp32. [default: the config's, or fp8]")] = None,
     kernels: Annotated[str | None, typer.Option(help="ptx: our kernels; torch: the same model on torch's operations. [default: ptx]")] = None,
     steps: Annotated[int | None, typer.Option(help="Optimizer steps. [default: the config's]")] = None,

@@ -48,7 +48,7 @@ class Columns(Operand):
         column, piece = ptx.tid.x % self.extent, ptx.tid.x // self.extent
         self.first, self.end_k = piece * 4, end_k
         self.inside = origin + column < limit if self.checks_edges else None
-        start = base.bytes(ptx.mul.wide.u32(origin + column, pitch)).bytes((first_k + self.first) * 4)
+        start = base.bytes(ptx.mul.wide.u32(origin, pitch)).bytes(first_k * 4).bytes(ptx.mul.wide.u32(column, pitch)).bytes(self.first * 4)
         self.sources = [ptx.var(u64, start.register())]
         self.destination = self.first * self.pitch + column * 4
 
@@ -109,9 +109,9 @@ def _product(config: Config, given: Problem) -> None:
     offsets = warp_row * (4 if config.a_strided else SLAB), (warp_column + lane) * 4
     pipeline(config, a, b, part.first_k, part.end_k, offsets, consume)
 
-    row, column = part.row + warp_row, part.column + warp_column + lane
-    inside = [column + 32 * i - part.first_column < part.end_column - part.first_column for i in range(columns)]
-    here = ptx.var(u64, part.c.bytes(ptx.mul.wide.u32(row, given.c_pitch)).bytes(column * 4).register())
+    row, column = part.row + warp_row, part.column + warp_column
+    inside = [column + lane + 32 * i - part.first_column < part.end_column - part.first_column for i in range(columns)]
+    here = ptx.var(u64, part.c.bytes(ptx.mul.wide.u32(row, given.c_pitch)).bytes(column * 4).bytes(lane * 4).register())
     step = ptx.cvt.u64(given.c_pitch)
     for i, line_of_sums in enumerate(sums):
         row_inside = row + i - part.first_row < part.end_row - part.first_row

@@ -144,9 +144,9 @@ def build(config: Config) -> ptx.Kernel:
 def _product(config: Config, given: Problem) -> None:
     a, b = Fragments(config, config.tile[0], config.a_strided, config.a_format), Fragments(config, config.tile[1], config.b_strided)
     part = place(config, given, a, b)
-    warp, lane = ptx.warpid(), ptx.laneid()
+    warp = ptx.warpid()
     warp_row, warp_column = warp // config.warps[1] * config.warp_tile[0], warp % config.warps[1] * config.warp_tile[1]
-    row, column = part.row + warp_row + (lane >> 2), part.column + warp_column
+    row, column = part.row + warp_row, part.column + warp_column
     sums = [[[ptx.var(f32, 0.0) for _ in range(4)] for _ in range(config.warp_tile[1] // MMA_N)] for _ in range(config.warp_tile[0] // MMA_M)]
     scales = Scales(config, given, part, row, column) if config.dtype == "fp8" else None
 
@@ -158,7 +158,7 @@ def _product(config: Config, given: Problem) -> None:
 
     offsets = a.lane_offset(warp_row, pair=False), b.lane_offset(warp_column, pair=True)
     pipeline(config, a, b, part.first_k, part.end_k, offsets, consume)
-    _store(config, part, given.c_pitch, sums, row, column + (lane & 3) * 2)
+    _store(config, part, given.c_pitch, sums, row, column)
 
 
 _MMA = {
@@ -187,18 +187,18 @@ class Scales:
     def __init__(self, config: Config, given: Problem, part: Part, row: Any, column: Any):
         self.config = config
         chunk = part.first_k // CHUNK
-        rows = [row + 8 * half for half in range(config.warp_tile[0] // 8)]
+        group, member = ptx.laneid() >> 2, ptx.laneid() & 3
+        rows = [row + group + 8 * half for half in range(config.warp_tile[0] // 8)]
         self.rows_inside = [each < given.m for each in rows] if config.access == "masked" else None
-        self.of_rows = ptx.var(u64, (given.a_scale + row + chunk * given.a_scale_k).register())
+        self.of_rows = ptx.var(u64, (given.a_scale + row + chunk * given.a_scale_k + group).register())
         self.row_step = ptx.mul.wide.u32(given.a_scale_k, 4)
         self.column_step = ptx.mul.wide.u32(given.b_scale_k, 4)
         groups = config.warp_tile[1] // MMA_N
         self.columns_inside = None
         if config.b_scale == "row":
-            column = column + (ptx.laneid() & 3) * 2
-            self.of_columns = [ptx.var(u64, (given.b_scale + column + chunk * given.b_scale_k).register())]
+            self.of_columns = [ptx.var(u64, (given.b_scale + column + chunk * given.b_scale_k + member * 2).register())]
             if config.access == "masked":
-                self.columns_inside = [[column + (8 * group + i) < given.n for i in range(2)] for group in range(groups)]
+                self.columns_inside = [[column + member * 2 + (8 * group + i) < given.n for i in range(2)] for group in range(groups)]
         else:
             scales = given.b_scale + part.expert * given.b_scale_stride + chunk * given.b_scale_k
             blocks = [ptx.min(column + 8 * group, given.n - 1) // CHUNK for group in range(groups)]
@@ -250,10 +250,13 @@ def _multiply_scaled(config: Config, a: Fragments, b: Fragments, stage_a: Pointe
 
 
 def _store(config: Config, part: Part, pitch: Any, sums: list, row: Any, column: Any) -> None:
-    """Write the sums that belong to this CTA. row, column: of this thread's first sum, in C."""
+    """Write the sums that belong to this CTA. row, column: of the warp's first sum, in C."""
     size = 2 if config.out == "bf16" else 4
     rows, columns = part.end_row - part.first_row, part.end_column - part.first_column
-    here = ptx.var(u64, part.c.bytes(ptx.mul.wide.u32(row, pitch)).bytes(column * size).register())
+    group, member = ptx.laneid() >> 2, ptx.laneid() & 3
+    first = part.c.bytes(ptx.mul.wide.u32(row, pitch)).bytes(column * size)
+    here = ptx.var(u64, first.bytes(ptx.mul.wide.u32(group, pitch)).bytes(member * 2 * size).register())
+    row, column = row + group, column + member * 2
     step = ptx.mul.wide.u32(pitch, 8)
     single = config.access != "shifted"
     column_inside = [[column + (8 * group + i) - part.first_column < columns for i in range(2 if single else 1)] for group in range(len(sums[0]))]

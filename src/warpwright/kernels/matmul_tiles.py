@@ -151,13 +151,14 @@ class Operand:
         """
         element, row, piece = self.config.element, ptx.tid.x // self.pieces, ptx.tid.x % self.pieces
         self.row, self.end_k, self.values = row, end_k, piece * (16 // element)
+        # What is one for the whole warp and what differs by lane are added apart: sums of both in 32 bits might wrap, and would hide the pattern.
+        first_row, first_byte = (first_k, origin * element) if self.strided else (origin, first_k * element)
+        start = base.bytes(ptx.mul.wide.u32(first_row, pitch)).bytes(first_byte).bytes(ptx.mul.wide.u32(row, pitch)).bytes(piece * 16)
         if self.strided:
-            start = base.bytes(ptx.mul.wide.u32(first_k + row, pitch)).bytes((origin + self.values) * element)
             self.advance = ptx.mul.wide.u32(pitch, self.config.depth)
             if self.checks_edges:
                 self.columns_left = limit.as_(s32) - (origin + self.values).as_(s32)
         else:
-            start = base.bytes(ptx.mul.wide.u32(origin + row, pitch)).bytes(first_k * element + piece * 16)
             self.advance = SLAB * self.config.slabs
             if self.checks_edges:
                 self.inside = [origin + row + first < limit for first in range(0, self.rows, self.rows_a_pass)]

@@ -83,7 +83,7 @@ def unpack_one_e4m3(byte: b16, native: bool) -> f32:
     """The E4M3 in the low byte of a register whose other bits are zero."""
     if native:
         return ptx.cvt.f32.f16(_halves(ptx.cvt.rn.f16x2.e4m3x2(byte))[0])
-    return _e4m3_number(ptx.cvt.u32.u16(byte))
+    return _e4m3_number(ptx.cvt.u32.u16(byte.as_(ptx.u16)))
 
 
 def _e4m3_number(code: u32) -> f32:
@@ -95,7 +95,7 @@ def _e4m3_number(code: u32) -> f32:
 
 def _halves(word: b32) -> list[b16]:
     low, high = ptx.var(b16), ptx.var(b16)
-    ptx.raw("mov.b32 {$low, $high}, $word;", low=low, high=high, word=word)
+    ptx.mov.b32(word, out=[low, high])
     return [low, high]
 
 

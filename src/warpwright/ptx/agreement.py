@@ -2,9 +2,12 @@
 
 Sizes are equal (in ld, st and cvt a register may be wider); untyped bits go with anything of their size; signed and unsigned integers go
 with each other; floats go with themselves and with untyped bits; types without registers of their own (bf16, tf32, fp8 …) live in untyped
-ones."""
+ones.
+"""
 
 from __future__ import annotations
+
+from functools import cache
 
 from warpwright.ptx import tree
 from warpwright.ptx.isa.table import TYPE_BITS as BITS
@@ -17,10 +20,10 @@ OPAQUE_TYPES = {"texref", "samplerref", "surfref"}
 VARIABLE_TYPES = (REGISTER_TYPES - {"pred"}) | OPAQUE_TYPES
 # Types held in untyped registers only.
 _ONLY_BITS = {"bf16", "bf16x2", "u16x2", "s16x2", "tf32", "f32x2", "e4m3x2", "e5m2x2", "e4m3x4", "e5m2x4", "ue8m0x2", "e2m1x2", "e2m3x2",
-              "e3m2x2", "e2m1x4",
-              "e2m3x4", "e3m2x4"}
+              "e3m2x2", "e2m1x4", "e2m3x4", "e3m2x4"}
 
 
+@cache
 def class_of(type_: str) -> str:
     """b(its), i(nteger), f(loat) or p(redicate)."""
     if type_ == "pred":
@@ -28,6 +31,7 @@ def class_of(type_: str) -> str:
     return {"b": "b", "u": "i", "s": "i"}.get(type_[0], "f") if not type_.startswith("bf") else "f"
 
 
+@cache
 def agrees(register: str, type_: str, relaxed: bool = False, loose_float: bool = False, packed_integer: bool = False) -> bool:
     """Whether a register of one type may hold an operand of an instruction's type.
 

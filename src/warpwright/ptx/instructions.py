@@ -74,7 +74,6 @@ class InstructionChecker:
         if self.module.version < need.ptx:
             yield self.error(f"{what} needs '.version {need.ptx[0]}.{need.ptx[1]}' or later, and this module is "
                              f"{self.module.version[0]}.{self.module.version[1]}", match_.instruction)
-
         gone = match_.form.gone
         if gone and target is not None and target.number >= gone.sm and self.module.version >= gone.ptx:
             instead = ": write '.sync' and the mask of lanes as the last operand" if match_.instruction.opcode in ("shfl", "vote") else ""
@@ -288,7 +287,7 @@ class InstructionChecker:
         if isinstance(operand, tree.Float):
             fits = type_ in ("f32", "f64") or (class_ == "b" and (in_vector or type_ == f"b{operand.width}"))
             if not fits:
-                more = ": write it as an integer, its bits" if class_ == "b" or type_ in ("f16", "bf16") else ""
+                more = ": write its bits as an integer" if class_ == "b" else ": it takes registers only" if class_ == "f" else ""
                 yield self.error(f"{where} is .{type_}, and takes no floating constant '{show(operand)}'{more}", operand, instruction)
             elif operand.width == 64 and type_ == "b32" and not in_vector:
                 yield self.error(f"{where} is .{type_}: write the constant as 0f…", operand, instruction)

@@ -22,7 +22,8 @@ from warpwright.training.settings import Settings
 from warpwright.training.tokenizer import Tokenizer
 from warpwright.training.trainer import Trainer
 
-SAMPLE_TOKENS, SAMPLE_PROMPT = 200, "def "
+PROMPT = "def "
+"""What the sample at the end begins with, after training on the default text."""
 
 
 def train(run: Run, say: Callable[[str], None] = lambda _: None) -> Iterator[dict[str, Any]]:
@@ -84,7 +85,7 @@ def finish(run: Run, trainer: Trainer, words: Tokenizer, held_out: TokenStream, 
     if trainer.average is not None:
         with trainer.averaged():
             final["bits_per_byte_average"] = trainer.bits_per_byte(held_out, byte_lengths)
-    sample = generate.sample(trainer.model, words, SAMPLE_PROMPT, SAMPLE_TOKENS, seed=run.seed)
+    sample = generate.sample(trainer.model, words, "" if run.data else PROMPT, run.settings.training.sample_tokens, seed=run.seed)
     tables = run.settings.as_tables()
     config = {"config": run.settings.name, "kernels": run.kernels, "seed": run.seed, "data": run.data or "the Python standard library",
               **{f"{section}.{key}": value for section in ("model", "training", "recipe") for key, value in tables[section].items()}}

@@ -48,6 +48,8 @@ class Training:
     checkpoint_every: int = 100
     keep: int = 2
     """Checkpoints that are kept."""
+    sample_tokens: int = 200
+    """Length of the sample at the end."""
 
     def __post_init__(self) -> None:
         may_be_zero = ("warmup", "weight_decay", "bias_update_speed", "balance_loss", "mtp_loss", "final_learning_rate", "beta1", "beta2")

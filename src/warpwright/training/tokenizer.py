@@ -13,6 +13,7 @@ from warpwright.errors import DataError
 from warpwright.training.checkpoint import write_text
 
 END_OF_TEXT = "<|endoftext|>"
+SAMPLE = 4_000_000  # characters that a tokenizer is trained on, at most about: every n-th document of a larger corpus
 
 
 class Tokenizer:
@@ -51,12 +52,13 @@ def train(documents: list[str], vocab_size: int) -> Tokenizer:
     """A tokenizer of up to `vocab_size` tokens (at least 257: the bytes and end-of-text), fitted to the documents."""
     if vocab_size < 257:
         raise DataError(f"a vocabulary of {vocab_size} tokens is too small; byte-level BPE needs at least 257")
+    every = max(1, sum(map(len, documents)) // SAMPLE)
     inner = tokenizers.Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=[END_OF_TEXT], show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    inner.train_from_iterator(documents, trainer)
+    inner.train_from_iterator(documents[::every], trainer)
     return Tokenizer(inner)
 
 

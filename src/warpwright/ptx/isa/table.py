@@ -286,13 +286,17 @@ class Value:
 
 @dataclass(frozen=True)
 class Match:
-    """An instruction with the form it fits. `match["T"]` is a slot, `match.value("a")` an operand."""
+    """An instruction with the form it fits. `match["T"]` is a slot, `match.value("a")` an operand.
+
+    `need` is what the form and each chosen modifier ask of version and target, joined.
+    """
 
     instruction: tree.Instruction
     entry: Entry
     form: Form
     slots: dict
     values: tuple[Value, ...]
+    need: Need
 
     def __getitem__(self, slot: str):
         return self.slots[slot]
@@ -303,16 +307,6 @@ class Match:
 
     def value(self, name: str) -> Value | None:
         return next((value for value in self.values if value.name == name), None)
-
-    @property
-    def need(self) -> Need:
-        """What the form and each chosen modifier ask of version and target, joined."""
-        need = self.form.need
-        for slot in self.form.slots:
-            chosen = self.slots[slot.name]
-            if chosen:
-                need = need.join(slot.choices[slot.name if chosen is True else chosen])
-        return need
 
     @cached_property
     def writes(self) -> tuple[str, ...]:
@@ -381,14 +375,46 @@ def forms_for(opcode: str, modifiers: tuple[str, ...]) -> tuple[tuple[Form, dict
     return tuple(found)
 
 
-def _takes(form: Form, operands: tuple[tree.Operand, ...]) -> bool:
-    """Whether a form has as many operands, with parentheses and vectors of a fixed length where they belong:
-    `call (r), f` is not `call f, (a)`."""
-    specs = form.specs
-    if not sum(not spec.optional for spec in specs) <= len(operands) <= len(specs):
-        return False
-    return all((spec.kind == "arguments") == isinstance(operand, tree.Arguments)
-               and (not spec.kind[0].isdigit() or isinstance(operand, tree.Vector)) for spec, operand in zip(specs, operands, strict=False))
+@dataclass(frozen=True)
+class _Fit:
+    """A form that a mnemonic fits, with all that follows from the two alone. places: (spec, kind, type, length) of each operand."""
+
+    form: Form
+    slots: dict
+    need: Need
+    least: int
+    places: tuple[tuple[OperandSpec, str, str | None, int | None], ...]
+    seconds: tuple[tuple[OperandSpec, str, str | None, int | None] | None, ...]
+
+    def takes(self, operands: tuple[tree.Operand, ...]) -> bool:
+        """Whether there are as many operands, with parentheses and vectors of a fixed length where they belong:
+        `call (r), f` is not `call f, (a)`."""
+        if not self.least <= len(operands) <= len(self.places):
+            return False
+        for (spec, _, _, _), operand in zip(self.places, operands, strict=False):
+            if (spec.kind == "arguments") != isinstance(operand, tree.Arguments):
+                return False
+            if spec.kind[0].isdigit() and not isinstance(operand, tree.Vector):
+                return False
+        return True
+
+
+@lru_cache(maxsize=4096)
+def _fits(opcode: str, modifiers: tuple[str, ...]) -> tuple[_Fit, ...]:
+    def place(spec: OperandSpec, slots: dict):
+        length, type_ = resolve_type(spec.kind, slots)
+        return spec, spec.kind if type_ is None else "value", type_, length
+
+    fits = []
+    for form, slots in forms_for(opcode, modifiers):
+        need = form.need
+        for slot in form.slots:
+            chosen = slots[slot.name]
+            if chosen:
+                need = need.join(slot.choices[slot.name if chosen is True else chosen])
+        fits.append(_Fit(form, slots, need, sum(not spec.optional for spec in form.specs), tuple(place(spec, slots) for spec in form.specs),
+                         tuple(place(spec.second, slots) if spec.second else None for spec in form.specs)))
+    return tuple(fits)
 
 
 def match(instruction: tree.Instruction) -> Match:
@@ -396,27 +422,27 @@ def match(instruction: tree.Instruction) -> Match:
 
     Raises PtxError where no form fits, naming what would.
     """
+    operands = instruction.operands
+    candidates = _fits(instruction.opcode, instruction.modifiers)
+    for fit in candidates:
+        if not fit.takes(operands):
+            continue
+        values = []
+        for (spec, kind, type_, length), second, operand in zip(fit.places, fit.seconds, operands, strict=False):
+            if second is not None and isinstance(operand, tree.Pair):
+                values.append(Value(spec, operand.first, kind, type_, length))
+                values.append(Value(second[0], operand.second, *second[1:]))
+            else:
+                values.append(Value(spec, operand, kind, type_, length))
+        return Match(instruction, TABLE[instruction.opcode], fit.form, fit.slots, tuple(values), fit.need)
     line, column = (instruction.position.line, instruction.position.column) if instruction.position else (None, None)
     entry = TABLE.get(instruction.opcode)
     if entry is None:
         raise PtxError(f"unknown instruction '{instruction.opcode}'{_suggest(instruction.opcode, TABLE)}", line, column)
-    candidates = forms_for(instruction.opcode, instruction.modifiers)
     if not candidates:
         raise PtxError(explain_modifiers(entry, instruction.modifiers), line, column)
-    for form, slots in candidates:
-        if not _takes(form, instruction.operands):
-            continue
-        values = []
-        for spec, operand in zip(form.specs, instruction.operands, strict=False):
-            first, second = (operand.first, operand.second) if spec.second and isinstance(operand, tree.Pair) else (operand, None)
-            length, type_ = resolve_type(spec.kind, slots)
-            values.append(Value(spec, first, spec.kind if type_ is None else "value", type_, length))
-            if second is not None and spec.second is not None:
-                length, type_ = resolve_type(spec.second.kind, slots)
-                values.append(Value(spec.second, second, "value", type_, length))
-        return Match(instruction, entry, form, slots, tuple(values))
-    wanted = " or ".join(sorted({_operands_text(form) for form, _ in candidates}))
-    raise PtxError(f"'{instruction.mnemonic}' takes operands {wanted}; here are {len(instruction.operands)}", line, column)
+    wanted = " or ".join(sorted({_operands_text(fit.form) for fit in candidates}))
+    raise PtxError(f"'{instruction.mnemonic}' takes operands {wanted}; here are {len(operands)}", line, column)
 
 
 def _operands_text(form: Form) -> str:
@@ -437,7 +463,19 @@ def explain_modifiers(entry: Entry, modifiers: tuple[str, ...]) -> str:
     for modifier in modifiers:
         if modifier not in known:
             return f"'{entry.opcode}' has no modifier '.{modifier}'{_suggest(modifier, known)} in '{written}'"
-    return f"the modifiers of '{written}' do not go together; legal: {'; '.join(syntax(entry.opcode, form) for form in entry.forms[:6])}"
+    for form in entry.forms:
+        for slot in form.slots:
+            for i in range(len(modifiers) + 1):
+                fitting = [choice for choice in slot.choices if form.assign((*modifiers[:i], choice, *modifiers[i:])) is not None]
+                if fitting:
+                    example = ".".join((entry.opcode, *modifiers[:i], fitting[0], *modifiers[i:]))
+                    return f"'{written}' lacks {'one of ' if len(fitting) > 1 else ''}.{' .'.join(fitting)}, as in '{example}'"
+    for i, modifier in enumerate(modifiers):
+        shorter = modifiers[:i] + modifiers[i + 1:]
+        if forms_for(entry.opcode, shorter):
+            return f"'.{modifier}' does not belong in '{written}'; '{'.'.join((entry.opcode, *shorter))}' is legal"
+    near = sorted(entry.forms, key=lambda form: -len({choice for slot in form.slots for choice in slot.choices} & set(modifiers)))
+    return f"the modifiers of '{written}' do not go together; legal: {'; '.join(syntax(entry.opcode, form) for form in near[:4])}"
 
 
 def syntax(opcode: str, form: Form) -> str:

@@ -11,7 +11,8 @@ TYPES = ("b8", "u16", "b32", "s64", "f32", "f64")
 registers = st.sampled_from(REGISTERS).map(tree.Register)
 integers = st.one_of(
     st.integers(-(2**63), 2**64 - 1).map(tree.Integer), st.integers(0, 2**64 - 1).map(lambda value: tree.Integer(value, unsigned=True)))
-floats = st.one_of(st.integers(0, 2**32 - 1).map(lambda bits: tree.Float(bits, 32)), st.integers(0, 2**64 - 1).map(lambda bits: tree.Float(bits, 64)))
+floats = st.one_of(st.integers(0, 2**32 - 1).map(lambda bits: tree.Float(bits, 32)),
+                   st.integers(0, 2**64 - 1).map(lambda bits: tree.Float(bits, 64)))
 symbols = st.builds(tree.Symbol, st.sampled_from(SYMBOLS), st.integers(0, 10**6))
 scalars = st.one_of(registers, integers, floats, symbols, registers.map(tree.Negated), registers.map(tree.Negative), st.just(tree.Sink()),
                     st.just(tree.Component(tree.Register("%vec"), "y")))
@@ -39,13 +40,15 @@ instructions = st.one_of(
 labels = st.sampled_from(("L_1", "$L__BB0_2", "done")).map(tree.Label)
 lengths = st.lists(st.integers(1, 64), max_size=2).map(tuple)
 aligns = st.one_of(st.none(), st.sampled_from((1, 2, 4, 8, 16)))
-plain_variables = st.builds(tree.Variable, st.sampled_from(("shared", "local")), st.sampled_from(TYPES), st.sampled_from(("buffer", "%spill")),
+plain_variables = st.builds(tree.Variable, st.sampled_from(("shared", "local")), st.sampled_from(TYPES),
+                            st.sampled_from(("buffer", "%spill")),
                             lengths, aligns, st.sampled_from((None, 2, 4)))
 statement_directives = st.sampled_from((
     tree.Directive("pragma", ('"nounroll"',)), tree.Directive("loc", ("1", "5", "3")),
     tree.Directive("loc", ("1", "22", "0", "function_name", "$L", "+8", "inlined_at", "1", "8", "0")),
     tree.Directive("branchtargets", ("L_1", "done"), "T_0"), tree.Directive("calltargets", ("_Z1fv",), "T_1"),
-    tree.Directive("callprototype", ("(", ".param", ".b32", "_", ")", "_", "(", ".param", ".align", "8", ".b8", "_", "[", "12", "]", ")"), "P_0"),
+    tree.Directive("callprototype", ("(", ".param", ".b32", "_", ")", "_", "(", ".param", ".align", "8", ".b8", "_", "[", "12", "]", ")"),
+                   "P_0"),
 ))
 statements = st.recursive(st.one_of(instructions, labels, plain_variables, statement_directives),
                           lambda inner: st.lists(inner, max_size=3).map(lambda block: tree.Block(tuple(block))), max_leaves=12)
@@ -70,7 +73,8 @@ functions = st.one_of(
 
 values = st.one_of(integers, floats, symbols, st.builds(tree.Generic, symbols, st.one_of(st.none(), st.sampled_from((0xFF, 0xFF00)))),
                    st.builds(lambda symbol: tree.Generic(symbol, 0xFF, False), symbols))
-initializers = st.one_of(st.none(), values, st.lists(values, max_size=4).map(tuple), st.lists(st.lists(values, max_size=2).map(tuple), max_size=2).map(tuple))
+initializers = st.one_of(st.none(), values, st.lists(values, max_size=4).map(tuple),
+                         st.lists(st.lists(values, max_size=2).map(tuple), max_size=2).map(tuple))
 variables = st.builds(
     tree.Variable, st.sampled_from(("global", "const")), st.sampled_from(TYPES), st.sampled_from(("table", "$str$1")),
     st.lists(st.one_of(st.none(), st.integers(1, 64)), max_size=2).map(tuple), aligns, st.sampled_from((None, 2, 4)), initializers,
@@ -79,5 +83,6 @@ module_directives = st.sampled_from((
     tree.Directive("file", ("1", '"a.cu"', "123", "45")), tree.Directive("alias", ("_Z1fv", "_Z1gv")), tree.Directive("pragma", ('"x"',)),
     tree.Directive("section", (".debug_str", "{", "info", ":", ".b8", "1", ",", "2", ".b32", "info", "+", "4", "}"))))
 modules = st.builds(
-    tree.Module, st.tuples(st.integers(1, 9), st.integers(0, 9)), st.sampled_from((("sm_90a",), ("sm_80", "debug"))), st.sampled_from((32, 64)),
+    tree.Module, st.tuples(st.integers(1, 9), st.integers(0, 9)), st.sampled_from((("sm_90a",), ("sm_80", "debug"))), st.sampled_from((32,
+                                                                                                                                       64)),
     st.lists(st.one_of(functions, variables, module_directives), max_size=4).map(tuple))
