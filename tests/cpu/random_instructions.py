@@ -6,6 +6,8 @@ m f16x2, n bf16x2. NaNs of two implementations may differ in their bits, so no i
 
 from __future__ import annotations
 
+import itertools
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,228 +15,128 @@ import numpy as np
 POOLS = "phrdfgkymn"
 REGISTERS = 5  # of each pool
 DECLARED = {"p": "pred", "h": "b16", "r": "b32", "d": "b64", "f": "f32", "g": "f64", "k": "b16", "y": "b16", "m": "b32", "n": "b32"}
+WIDTH = {"p": 8, "h": 16, "r": 32, "d": 64, "f": 32, "g": 64, "k": 16, "y": 16, "m": 32, "n": 32}
 SLOTS = [(pool, i) for pool in POOLS for i in range(REGISTERS)]
 SLOT = 8 * 256  # bytes that a register's values, of 256 threads at most, have in the input and output arrays
-INTEGERS = {"h": ("u16", "s16"), "r": ("u32", "s32"), "d": ("u64", "s64")}
-WIDTH = {"p": 8, "h": 16, "r": 32, "d": 64, "f": 32, "g": 64, "k": 16, "y": 16, "m": 32, "n": 32}
-COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
-UNORDERED = (*(f"{op}u" for op in COMPARE), "num", "nan")
+
+# A line an instruction: mnemonic, pools written (two: `d|p`), pools read. {a,b} stands for a line with each, [a,b] for one or the other,
+# by chance. Constants: 5 is 0 … 31, # is 0 … 69, L is 0 … 255, & any of 32 bits.
+INTEGERS = """
+  {add,sub,mul.lo,mul.hi,div,rem,min,max}.{u16,s16}  h hh      {add,sub,mul.lo,mul.hi,div,rem,min,max}.{u32,s32}  r rr
+  {add,sub,mul.lo,mul.hi,div,rem,min,max}.{u64,s64}  d dd      {mad.lo,mad.hi,sad}.{u16,s16}  h hhh
+  {mad.lo,mad.hi,sad}.{u32,s32}  r rrr                         {mad.lo,mad.hi,sad}.{u64,s64}  d ddd
+  mul.wide.{u16,s16}  r hh       mul.wide.{u32,s32}  d rr      mad.wide.{u16,s16}  r hhr     mad.wide.{u32,s32}  d rrd
+  {add,sub}.sat.s32  r rr        {mad,mad24}.hi.sat.s32  r rrr mul24.{lo,hi}.{u32,s32}  r rr mad24.{lo,hi}.{u32,s32}  r rrr
+  {abs,neg}.s16  h h             {abs,neg}.s32  r r            {abs,neg}.s64  d d            add.u32  r r&
+  {add,min,max}.{u16x2,s16x2}  r rr                            {min,max}.relu.{s32,s16x2}  r rr
+  {and,or,xor}.pred  p pp        not.pred  p p                 {and,or,xor}.b16  h hh        {and,or,xor}.b32  r rr
+  {and,or,xor}.b64  d dd         {not,cnot,mov}.b16  h h       {not,cnot,mov}.b32  r r       {not,cnot,mov}.b64  d d
+  shl.b16  h hr                  shl.b32  r rr                 shl.b64  d dr                 shl.[b32]  r r#
+  shr.{b16,u16,s16}  h hr        shr.{b32,u32,s32}  r rr       shr.{b64,u64,s64}  d dr       shr.[u64,s64]  d d#
+  shf.{l,r}.{clamp,wrap}.b32  r rrr                            shf.{l,r}.{clamp,wrap}.b32  r rr#
+  prmt.b32  r rrr                prmt.b32  r rr&               prmt.b32.{f4e,b4e,rc8,ecl,ecr,rc16}  r rrr
+  lop3.b32  r rrrL               lop3.{or,and}.b32  rp rrrLp   {popc,clz}.b32  r r           {popc,clz}.b64  r d
+  brev.b32  r r                  brev.b64  d d                 bfind{,.shiftamt}.{u32,s32}  r r
+  bfind{,.shiftamt}.{u64,s64}  r d                             bfe.{u32,s32}  r rrr          bfe.{u32,s32}  r r##
+  bfe.{u64,s64}  d drr           bfe.{u64,s64}  d d##          bfi.b32  r rrrr               bfi.b32  r rr##
+  bfi.b64  d ddrr                bfi.b64  d dd##               bmsk.{clamp,wrap}.b32  r rr   bmsk.{clamp,wrap}.b32  r r#
+  szext.{clamp,wrap}.{u32,s32}  r rr                           szext.{clamp,wrap}.{u32,s32}  r r#
+  fns.b32  r r5r                 dp4a.{u32,s32}.{u32,s32}  r rrr                             dp2a.{lo,hi}.{u32,s32}.{u32,s32}  r rrr
+  setp.[CMP].s16  p hh           setp.[CMP,lo,ls,hi,hs].u16  p hh                            set.[CMP].[u32,s32,f32].s16  R hh
+  setp.{CMP}.s32  p rr           setp.{CMP,lo,ls,hi,hs}.u32  p rr                            set.[CMP].[u32,s32].s32  r rr
+  setp.{CMP}.s64  p dd           setp.[CMP,lo,ls,hi,hs].u64  p dd                            set.[CMP].f32.u64  f dd
+  setp.{eq,ne}.b16  p hh         setp.[eq,ne].{and,or,xor}.b64  pp ddp                       setp.[CMP].{and,or,xor}.s32  pp rrp
+  selp.b16  h hhp                selp.b32  r rrp               selp.b64  d ddp               slct.b16.s32  h hhr
+  slct.u32.s32  r rrr            slct.s64.s32  d ddr           slct.u32.f32  r rrf           slct.ftz.b64.f32  d ddf
+  cvt.{u16,s16}.{u8,s8}  h h     cvt.{u32,s32}.{u8,s8}  r r    cvt.{u64,s64}.{u8,s8}  d d    cvt.{u8,s8}.[u32,s32]  r r
+  cvt.{u16,s16}.{u32,s32}  h r   cvt.{u16,s16}.{u64,s64}  h d  cvt.{u32,s32}.{u16,s16}  r h  cvt.{u32,s32}.{u64,s64}  r d
+  cvt.{u64,s64}.{u16,s16}  d h   cvt.{u64,s64}.{u32,s32}  d r  cvt.sat.{u16,s16}.{u32,s32}  h r
+  cvt.sat.{u16,s16}.{u64,s64}  h d                             cvt.sat.{u32,s32}.{u64,s64}  r d
+  cvt.sat.{u8,s8}.{u32,s32}  r r cvt.sat.u32.{s16}  r h        cvt.sat.u64.{s32}  d r        cvt.sat.{u64.s64,s64.u64}  d d
+  cvt.pack.sat.{u16,s16}.s32  r rr                             cvt.pack.sat.{u8,s8}.s32.b32  r rrr
+"""
+FLOATS = """
+  {add,sub,mul}.{rn,rz,rm,rp}{,.ftz}[,.sat].f32  f ff          fma.{rn,rz,rm,rp}{,.ftz}[,.sat].f32  f fff
+  {add,sub,mul}.rn.sat.f32  f ff fma.rn.sat.f32  f fff         {add,sub,mul}.{rn,rz,rm,rp}.f64  g gg fma.{rn,rz,rm,rp}.f64  g ggg
+  div.{rn,rz,rm,rp}[,.ftz].f32  f ff                           {rcp,sqrt}.{rn,rz,rm,rp}[,.ftz].f32  f f
+  div.{rn,rz,rm,rp}.f64  g gg    {rcp,sqrt}.{rn,rz,rm,rp}.f64  g g
+  {abs,neg}{,.ftz}.f32  f f      {abs,neg}.f64  g g            copysign.f32  f ff            copysign.f64  g gg
+  {min,max}{,.ftz}{,.NaN}{,.xorsign.abs}.f32  f ff             {min,max}.f64  g gg           {add,mul}{,.ftz}[,.sat].f32  f ff
+  setp.{CMP,CMPU,num,nan}[,.ftz].f32  p ff                     setp.{CMP,CMPU,num,nan}.f64  p gg
+  setp.[CMP,CMPU,num,nan].{and,or,xor}[,.ftz].f32  pp ffp      setp.[CMP,CMPU,num,nan].{and,or,xor}.f64  pp ggp
+  set.[CMP,CMPU,num,nan]{,.ftz}.[u32,s32].f32  r ff            set.[CMP,CMPU,num,nan]{,.ftz}.f32.f32  f ff
+  set.[CMP,CMPU,num,nan].[u32,s32].f64  r gg                   set.[CMP,CMPU,num,nan].f32.f64  f gg
+  selp.f32  f ffp                selp.f64  g ggp               slct.f32.s32  f ffr           slct.f64.f32  g ggf
+  mov.f32  f f                   mov.f64  g g                  testp.{CLASS}.f32  p f        testp.{CLASS}.f64  p g
+  cvt.{rni,rzi,rmi,rpi}[,.ftz].{u16,s16}.f32  h f              cvt.{rni,rzi,rmi,rpi}[,.ftz].{u32,s32}.f32  r f
+  cvt.{rni,rzi,rmi,rpi}[,.ftz].{u64,s64}.f32  d f              cvt.[rni,rzi,rmi,rpi].{u8,s8}.f32  r f
+  cvt.{rni,rzi,rmi,rpi}.{u16,s16}.f64  h g                     cvt.{rni,rzi,rmi,rpi}.{u32,s32}.f64  r g
+  cvt.{rni,rzi,rmi,rpi}.{u64,s64}.f64  d g                     cvt.[rni,rzi,rmi,rpi].{u8,s8}.f64  r g
+  cvt.{rni,rzi,rmi,rpi}[,.ftz][,.sat].f32.f32  f f             cvt.{rni,rzi,rmi,rpi}.f64.f64  g g
+  cvt.{rn,rz,rm,rp}.f32.{u16,s16}  f h                         cvt.{rn,rz,rm,rp}.f32.{u32,s32}  f r
+  cvt.{rn,rz,rm,rp}.f32.{u64,s64}  f d                         cvt.[rn,rz,rm,rp].f64.{u16,s16}  g h
+  cvt.[rn,rz,rm,rp].f64.{u32,s32}  g r                         cvt.{rn,rz,rm,rp}.f64.{u64,s64}  g d
+  cvt{,.ftz}.f64.f32  g f        cvt{,.ftz}.sat.f32.f32  f f   cvt.sat.f64.f64  g g          cvt.{rn,rz,rm,rp}{,.ftz}[,.sat].f32.f64  f g
+"""
+HALVES = """
+  {add,sub,mul}.rn{,.ftz}{,.sat}.f16  k kk                     {add,sub,mul}.rn{,.ftz}[,.sat].f16x2  m mm
+  {add,sub,mul}.rn.bf16  y yy    {add,sub,mul}.rn.bf16x2  n nn fma.rn{,.ftz}{,.sat,.relu}.f16  k kkk
+  fma.rn{,.ftz}{,.sat,.relu}.f16x2  m mmm                      fma.rn{,.relu}.bf16  y yyy    fma.rn{,.relu}.bf16x2  n nnn
+  {abs,neg}{,.ftz}.f16  k k      {abs,neg}{,.ftz}.f16x2  m m   {abs,neg}.bf16  y y           {abs,neg}.bf16x2  n n
+  {min,max}[,.ftz]{,.NaN}{,.xorsign.abs}.f16  k kk             {min,max}[,.ftz]{,.NaN}[,.xorsign.abs].f16x2  m mm
+  {min,max}{,.NaN}{,.xorsign.abs}.bf16  y yy                   {min,max}{,.NaN}[,.xorsign.abs].bf16x2  n nn
+  setp.{CMP,CMPU,num,nan}[,.ftz].f16  p kk                     setp.[CMP,CMPU,num,nan].{and,or,xor}[,.ftz].f16x2  pp mmp
+  setp.{CMP,CMPU,num,nan}.bf16  p yy                           setp.[CMP,CMPU,num,nan].{and,or,xor}.bf16x2  pp nnp
+  set.[CMP,CMPU,num,nan]{,.ftz}.[u32,s32].f16  r kk            set.[CMP,CMPU,num,nan].f16.f16  k kk
+  set.[CMP,CMPU,num,nan].u32.f16x2  r mm                       set.[CMP,CMPU,num,nan].f16x2.f16x2  m mm
+  set.[CMP,CMPU,num,nan].[u32,s32].bf16  r yy                  set.[CMP,CMPU,num,nan].bf16x2.bf16x2  n nn
+  cvt{,.ftz}{,.sat}.f32.f16  f k cvt.f64.f16  g k              cvt.f32.bf16  f y             cvt.f64.bf16  g y
+  cvt.{rn,rz,rm,rp}{,.ftz,.sat}.f16.f32  k f                   cvt.{rn,rz,rm,rp}.f16.f64  k g
+  cvt.{rn,rz}{,.relu}{,.satfinite}.f16.f32  k f                cvt.{rn,rz}{,.relu}{,.satfinite}.bf16.f32  y f
+  cvt.{rn,rz}{,.relu}{,.satfinite}.f16x2.f32  m ff             cvt.{rn,rz}{,.relu}{,.satfinite}.bf16x2.f32  n ff
+  cvt.{rm,rp}.bf16.f32  y f      cvt.{rn,rz}.bf16.f64  y g     cvt.rn.bf16.f16  y k          cvt.{rn,rm}.bf16.{u32,s32}  y r
+  cvt.{rni,rzi,rmi,rpi}.f16.f16  k k                           cvt.[rni,rzi,rmi,rpi].{u16,s16}.f16  h k
+  cvt.[rni,rzi,rmi,rpi].{u32,s32}.f16  r k                     cvt.[rni,rzi,rmi,rpi].{u64,s64}.f16  d k
+  cvt.[rni,rzi,rmi,rpi].{u32,s32}.bf16  r y                 cvt.{rn,rz,rm,rp}.f16.{u16,s16}  k h
+  cvt.{rn,rz,rm,rp}.f16.{u32,s32}  k r                         cvt.{rn,rz,rm,rp}.f16.{u64,s64}  k d
+  cvt.rn.satfinite{,.relu}.{e4m3x2,e5m2x2}.f32  h ff           cvt.rn.satfinite{,.relu}.{e4m3x2,e5m2x2}.f16x2  h m
+  cvt.rn{,.relu}.f16x2.{e4m3x2,e5m2x2}  m h                    cvt.rna[,.satfinite].tf32.f32  r f
+  cvt.{rn,rz}{,.relu}.tf32.f32  r f
+"""
+_LISTS = {"CMPU": "equ,neu,ltu,leu,gtu,geu", "CMP": "eq,ne,lt,le,gt,ge", "CLASS": "finite,infinite,number,notanumber,normal,subnormal"}
 
 
 @dataclass(frozen=True)
 class Op:
-    """An instruction: the pools of what it writes (two: `d|p`) and of what it reads. # is a small constant, & any 32-bit constant."""
+    """One instruction of the tables above; what is in square brackets is still to choose."""
 
     mnemonic: str
     writes: str
     reads: str
-    tail: str = ""
 
-    def render(self, choice: np.random.Generator) -> str:
+    def render(self, random: np.random.Generator) -> str:
         def operand(pool: str) -> str:
-            if pool == "#":
-                return str(choice.integers(0, 70))
+            if pool in "5#L":
+                return str(random.integers({"5": 32, "#": 70, "L": 256}[pool]))
             if pool == "&":
-                return str(int(choice.choice([0, 1, 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF, choice.integers(0, 2**32)])))
-            return f"%{pool}{choice.integers(0, REGISTERS)}"
+                return str(int(random.choice([0, 1, 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF, random.integers(0, 2**32)])))
+            return f"%{pool}{random.integers(REGISTERS)}"
 
-        reads = [operand(pool) for pool in self.reads]
-        text = f"{self.mnemonic} {'|'.join(operand(pool) for pool in self.writes)}, {', '.join(reads)}{self.tail};"
-        if choice.random() < 0.2:
-            text = f"@{'!' if choice.random() < 0.5 else ''}%p{choice.integers(0, REGISTERS)} {text}"
-        return text
+        mnemonic = re.sub(r"\[(.*?)\]", lambda found: str(random.choice(found[1].split(","))), self.mnemonic)
+        writes = "rf"["f32" in mnemonic.split(".")[:-1]] if self.writes == "R" else self.writes  # set to f32 or to an integer
+        guard = f"@{'!' if random.random() < 0.5 else ''}{operand('p')} " if random.random() < 0.2 else ""
+        return f"{guard}{mnemonic} {'|'.join(map(operand, writes))}, {', '.join(map(operand, self.reads))};"
 
 
-def integer_templates() -> list[Op]:
+def ops(table: str) -> list[Op]:
+    """The instructions that a table lists."""
+    for name, values in _LISTS.items():
+        table = re.sub(rf"\b{name}\b", values, table)
     found = []
-    for pool, types in INTEGERS.items():
-        bits = f"b{WIDTH[pool]}"
-        for type_ in types:
-            for opcode in ("add", "sub", "mul.lo", "mul.hi", "div", "rem", "min", "max"):
-                found.append(Op(f"{opcode}.{type_}", pool, pool * 2))
-            found += [
-                Op(f"mad.lo.{type_}", pool, pool * 3),
-                Op(f"mad.hi.{type_}", pool, pool * 3),
-                Op(f"sad.{type_}", pool, pool * 3),
-                Op(f"shr.{type_}", pool, pool + "r"),
-                Op(f"shr.{type_}", pool, pool + "#"),
-                Op(f"slct.{type_}.s32", pool, pool * 2 + "r"),
-                Op(f"selp.{type_}", pool, pool * 2 + "p"),
-            ]
-            wider = {"h": "r", "r": "d"}.get(pool)
-            if wider:
-                found += [Op(f"mul.wide.{type_}", wider, pool * 2), Op(f"mad.wide.{type_}", wider, pool * 2 + wider)]
-            for op in COMPARE + (("lo", "ls", "hi", "hs") if type_[0] == "u" else ()):
-                found += [Op(f"setp.{op}.{type_}", "p", pool * 2), Op(f"set.{op}.u32.{type_}", "r", pool * 2)]
-            found += [Op(f"setp.lt.{bool_}.{type_}", "pp", pool * 2 + "p") for bool_ in ("and", "or", "xor")]
-            for other, other_types in INTEGERS.items():
-                for other_type in other_types:
-                    found.append(Op(f"cvt.{type_}.{other_type}", pool, other))
-                    if saturates(type_, other_type):
-                        found.append(Op(f"cvt.sat.{type_}.{other_type}", pool, other))
-            if pool != "d":
-                for narrow in ("u8", "s8"):
-                    found.append(Op(f"cvt.{type_}.{narrow}", pool, pool))
-        found += [Op(f"{opcode}.s{WIDTH[pool]}", pool, pool) for opcode in ("abs", "neg")]
-        found += [Op(f"{opcode}.{bits}", pool, pool * 2) for opcode in ("and", "or", "xor")]
-        found += [Op(f"{opcode}.{bits}", pool, pool) for opcode in ("not", "cnot", "mov")]
-        found += [Op(f"shl.{bits}", pool, pool + "r"), Op(f"shl.{bits}", pool, pool + "#")]
-        if pool != "h":
-            found += [Op(f"{opcode}.{bits}", "r", pool) for opcode in ("popc", "clz")]
-            found += [Op(f"brev.{bits}", pool, pool), Op(f"bfi.{bits}", pool, pool * 2 + "rr"), Op(f"bfi.{bits}", pool, pool * 2 + "##")]
-            for type_ in types:
-                found += [
-                    Op(f"bfe.{type_}", pool, pool + "rr"),
-                    Op(f"bfe.{type_}", pool, pool + "##"),
-                    Op(f"bfind.{type_}", "r", pool),
-                    Op(f"bfind.shiftamt.{type_}", "r", pool),
-                ]
-    for type_ in ("u32", "s32"):
-        found += [Op(f"mul24.{mode}.{type_}", "r", "rr") for mode in ("lo", "hi")]
-        found += [Op(f"mad24.{mode}.{type_}", "r", "rrr") for mode in ("lo", "hi")]
-        found += [Op(f"szext.{mode}.{type_}", "r", "r" + by) for mode in ("clamp", "wrap") for by in "r#"]
-        found += [Op(f"dp4a.{type_}.{other}", "r", "rrr") for other in ("u32", "s32")]
-        found += [Op(f"dp2a.{mode}.{type_}.{other}", "r", "rrr") for mode in ("lo", "hi") for other in ("u32", "s32")]
-    found += [
-        Op("add.sat.s32", "r", "rr"),
-        Op("sub.sat.s32", "r", "rr"),
-        Op("mad.hi.sat.s32", "r", "rrr"),
-        Op("mad24.hi.sat.s32", "r", "rrr"),
-        Op("fns.b32", "r", "rr", ", 2"),
-        Op("add.u32", "r", "r&"),
-        Op("min.relu.s32", "r", "rr"),
-        Op("lop3.b32", "r", "rrr", ", 0x96"),
-        Op("lop3.b32", "r", "rrr", ", 0x1a"),
-        Op("lop3.or.b32", "rp", "rrr", ", 0x72, %p1"),
-        Op("prmt.b32", "r", "rrr"),
-        Op("prmt.b32", "r", "rr&"),
-        Op("cvt.pack.sat.s16.s32", "r", "rr"),
-        Op("cvt.pack.sat.u8.s32.b32", "r", "rrr"),
-    ]
-    found += [Op(f"bmsk.{mode}.b32", "r", "r" + by) for mode in ("clamp", "wrap") for by in "r#"]
-    found += [Op(f"shf.{way}.{mode}.b32", "r", "rr" + by) for way in "lr" for mode in ("clamp", "wrap") for by in "r#"]
-    found += [Op(f"prmt.b32.{mode}", "r", "rrr") for mode in ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")]
-    found += [Op(f"{opcode}.{type_}", "r", "rr") for type_ in ("u16x2", "s16x2") for opcode in ("add", "min", "max")]
-    found += [Op("min.relu.s16x2", "r", "rr"), Op("max.relu.s16x2", "r", "rr")]
-    found += [Op(f"{opcode}.pred", "p", "pp") for opcode in ("and", "or", "xor")] + [Op("not.pred", "p", "p")]
-    return found
-
-
-def saturates(to: str, of: str) -> bool:
-    """Whether `.sat` is legal: a type that cannot hold all of the other's values."""
-
-    def limits(type_: str) -> tuple[int, int]:
-        bits = int(type_[1:])
-        return (0, 2**bits - 1) if type_[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-
-    return limits(to)[0] > limits(of)[0] or limits(to)[1] < limits(of)[1]
-
-
-def float_templates() -> list[Op]:
-    found = []
-    for pool, type_ in (("f", "f32"), ("g", "f64")):
-        flushes = ("", ".ftz") if type_ == "f32" else ("",)
-        saturations = ("", ".sat") if type_ == "f32" else ("",)
-        for ftz in flushes:
-            for mode in ("rn", "rz", "rm", "rp"):
-                for sat in saturations:
-                    found += [Op(f"{opcode}.{mode}{ftz}{sat}.{type_}", pool, pool * 2) for opcode in ("add", "sub", "mul")]
-                    found.append(Op(f"fma.{mode}{ftz}{sat}.{type_}", pool, pool * 3))
-                found += [
-                    Op(f"div.{mode}{ftz}.{type_}", pool, pool * 2),
-                    Op(f"rcp.{mode}{ftz}.{type_}", pool, pool),
-                    Op(f"sqrt.{mode}{ftz}.{type_}", pool, pool),
-                ]
-            found += [Op(f"{opcode}{ftz}.{type_}", pool, pool) for opcode in ("abs", "neg")]
-            found += [Op(f"{opcode}{ftz}.{type_}", pool, pool * 2) for opcode in ("min", "max", "add", "mul")]
-            for op in COMPARE + UNORDERED:
-                found += [
-                    Op(f"setp.{op}{ftz}.{type_}", "p", pool * 2),
-                    Op(f"set.{op}{ftz}.u32.{type_}", "r", pool * 2),
-                    Op(f"setp.{op}.or{ftz}.{type_}", "pp", pool * 2 + "p"),
-                    Op(f"set.{op}{ftz}.f32.{type_}", "f", pool * 2),
-                ]
-            for integral in ("rni", "rzi", "rmi", "rpi"):
-                for to, types in INTEGERS.items():
-                    found += [Op(f"cvt.{integral}{ftz}.{name}.{type_}", to, pool) for name in types]
-                found.append(Op(f"cvt.{integral}{ftz}.{type_}.{type_}", pool, pool))
-        found += [
-            Op(f"selp.{type_}", pool, pool * 2 + "p"),
-            Op(f"mov.{type_}", pool, pool),
-            Op(f"copysign.{type_}", pool, pool * 2),
-            Op(f"slct.{type_}.s32", pool, pool * 2 + "r"),
-            Op(f"slct.{type_}.f32", pool, pool * 2 + "f"),
-        ]
-        found += [Op(f"testp.{op}.{type_}", "p", pool) for op in ("finite", "infinite", "number", "notanumber", "normal", "subnormal")]
-        for mode in ("rn", "rz", "rm", "rp"):
-            for of, types in INTEGERS.items():
-                found += [Op(f"cvt.{mode}.{type_}.{name}", pool, of) for name in types]
-    found += [
-        Op(f"{opcode}{ftz}{nan}.f32", "f", "ff")
-        for opcode in ("min", "max")
-        for ftz in ("", ".ftz")
-        for nan in (".NaN", ".xorsign.abs", ".NaN.xorsign.abs")
-    ]
-    found += [
-        Op("cvt.f64.f32", "g", "f"),
-        Op("cvt.ftz.f64.f32", "g", "f"),
-        Op("cvt.sat.f32.f32", "f", "f"),
-        Op("cvt.ftz.sat.f32.f32", "f", "f"),
-        Op("cvt.sat.f64.f64", "g", "g"),
-    ]
-    found += [
-        Op(f"cvt.{mode}{ftz}{sat}.f32.f64", "f", "g") for mode in ("rn", "rz", "rm", "rp") for ftz in ("", ".ftz") for sat in ("", ".sat")
-    ]
-    return found
-
-
-def half_templates() -> list[Op]:
-    found = []
-    for pool, type_ in (("k", "f16"), ("m", "f16x2"), ("y", "bf16"), ("n", "bf16x2")):
-        is_f16 = type_.startswith("f16")
-        for ftz in ("", ".ftz") if is_f16 else ("",):
-            for sat in ("", ".sat") if is_f16 else ("",):
-                found += [Op(f"{opcode}.rn{ftz}{sat}.{type_}", pool, pool * 2) for opcode in ("add", "sub", "mul")]
-                found.append(Op(f"fma.rn{ftz}{sat}.{type_}", pool, pool * 3))
-            found.append(Op(f"fma.rn{ftz}.relu.{type_}", pool, pool * 3))
-            found += [Op(f"{opcode}{ftz}.{type_}", pool, pool) for opcode in ("abs", "neg")]
-            found += [
-                Op(f"{opcode}{ftz}{more}.{type_}", pool, pool * 2)
-                for opcode in ("min", "max")
-                for more in ("", ".NaN", ".xorsign.abs", ".NaN.xorsign.abs")
-            ]
-            for op in COMPARE + UNORDERED:
-                found.append(Op(f"setp.{op}{ftz}.{type_}", "pp" if pool in "mn" else "p", pool * 2))
-                found.append(Op(f"set.{op}{ftz}.u32.{type_}", "r", pool * 2))
-                found.append(Op(f"set.{op}{ftz}.{type_}.{type_}", pool, pool * 2))
-    found += [
-        Op("cvt.f32.f16", "f", "k"),
-        Op("cvt.ftz.f32.f16", "f", "k"),
-        Op("cvt.f64.f16", "g", "k"),
-        Op("cvt.f32.bf16", "f", "y"),
-        Op("cvt.sat.f32.f16", "f", "k"),
-    ]
-    for mode in ("rn", "rz"):
-        for relu in ("", ".relu"):
-            for finite in ("", ".satfinite"):
-                found += [Op(f"cvt.{mode}{relu}{finite}.{type_}.f32", pool, "f") for pool, type_ in (("k", "f16"), ("y", "bf16"))]
-                found += [Op(f"cvt.{mode}{relu}{finite}.{type_}.f32", pool, "ff") for pool, type_ in (("m", "f16x2"), ("n", "bf16x2"))]
-    found += [Op(f"cvt.{mode}{more}.f16.f32", "k", "f") for mode in ("rn", "rz", "rm", "rp") for more in ("", ".ftz", ".sat")]
-    found += [Op(f"cvt.{mode}.f16.f64", "k", "g") for mode in ("rn", "rz", "rm", "rp")]
-    for integral in ("rni", "rzi", "rmi", "rpi"):
-        found.append(Op(f"cvt.{integral}.f16.f16", "k", "k"))
-        for to, types in INTEGERS.items():
-            found += [Op(f"cvt.{integral}.{name}.f16", to, "k") for name in types]
-    for of, types in INTEGERS.items():
-        found += [Op(f"cvt.{mode}.f16.{name}", "k", of) for name in types for mode in ("rn", "rz", "rm", "rp")]
-    for fp8 in ("e4m3x2", "e5m2x2"):
-        for relu in ("", ".relu"):
-            found += [
-                Op(f"cvt.rn.satfinite{relu}.{fp8}.f32", "h", "ff"),
-                Op(f"cvt.rn.satfinite{relu}.{fp8}.f16x2", "h", "m"),
-                Op(f"cvt.rn{relu}.f16x2.{fp8}", "m", "h"),
-            ]
-    found += [Op("cvt.rna.tf32.f32", "r", "f"), Op("cvt.rn.tf32.f32", "r", "f"), Op("cvt.rz.relu.tf32.f32", "r", "f")]
+    for mnemonic, writes, reads in re.findall(r"(\S+)  ?(\S+) (\S+)", table):
+        parts = re.split(r"\{(.*?)\}", mnemonic)  # text, choices, text, choices, …
+        for chosen in itertools.product(*(part.split(",") if i % 2 else [part] for i, part in enumerate(parts))):
+            found.append(Op("".join(chosen), writes, reads))
     return found
 
 
@@ -246,7 +148,7 @@ CARRY = [  # chains that must not be torn apart
     ["mad.lo.cc.u32 %r0, %r1, %r2, %r3;", "madc.hi.cc.u32 %r1, %r1, %r2, %r4;", "addc.u32 %r3, 0, 0;"],
 ]
 
-STRAIGHT_LINE = {"integers": integer_templates(), "floats": float_templates(), "halves": half_templates()}
+STRAIGHT_LINE = {"integers": ops(INTEGERS), "floats": ops(FLOATS), "halves": ops(HALVES)}
 
 # ── values that go wrong ─────────────────────────────────────────────────────────────────────────────────────────
 

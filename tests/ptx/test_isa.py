@@ -99,7 +99,7 @@ def test_what_a_spelling_needs_is_joined_from_its_parts():
     ("add.s33 %r1, %r2, %r3;", "'add' has no modifier '.s33' (did you mean 's32'?) in 'add.s33'"),
     ("fma.f32 %f1, %f2, %f3, %f4;", "'fma.f32' lacks one of .rn .rz .rm .rp, as in 'fma.rn.f32'"),
     ("cvt.f32.s32 %f1, %r1;", "'cvt.f32.s32' lacks one of .rn .rz .rm .rp, as in 'cvt.rn.f32.s32'"),
-    ("ld.relaxed.global.u32 %r1, [%rd1];", "'ld.relaxed.global.u32' lacks one of .cta .cluster .gpu .sys, as in 'ld.relaxed.cta.global.u32'"),
+    ("ld.relaxed.global.u32 %r1, [%rd1];", "lacks one of .cta .cluster .gpu .sys, as in 'ld.relaxed.cta.global.u32'"),
     ("add.ftz.f64 %d1, %d2, %d3;", "'.ftz' does not belong in 'add.ftz.f64'; 'add.f64' is legal"),
     ("mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {a},{b},{c},{d};",
      "do not go together; legal: mma.sync.aligned.(m16n8k8|m16n8k16)"),

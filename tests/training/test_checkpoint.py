@@ -47,7 +47,8 @@ def test_nothing_to_resume_from_is_told(tmp_path):
 def test_a_damaged_checkpoint_is_told_with_the_one_to_use_instead(tmp_path, harm, message):
     checkpoint.save(tmp_path, 1, TENSORS, STATE)
     harm(checkpoint.save(tmp_path, 2, TENSORS, STATE))
-    with pytest.raises(DataError, match=rf"step-00000002: the checkpoint is damaged: .*{message}.*; step 1's is whole: remove the damaged one"):
+    said = rf"step-00000002: the checkpoint is damaged: .*{message}.*; step 1's is whole: remove the damaged one"
+    with pytest.raises(DataError, match=said):
         checkpoint.load(tmp_path)
     harm(tmp_path / "step-00000001")
     with pytest.raises(DataError, match="no other is left"):

@@ -105,5 +105,6 @@ def test_validation_goes_through_the_stream_once_without_overlap(words):
 
 def test_a_sequence_longer_than_the_data_is_refused(words):
     stream = data.TokenStream(["short\n"], words, "validation")
-    with pytest.raises(DataError, match=rf"a sequence of 128 tokens needs 130 of validation data, which has {len(stream)}; choose a --sequence"):
+    said = f"a sequence of 128 tokens needs 130 of validation data, which has {len(stream)}; choose a --sequence"
+    with pytest.raises(DataError, match=said):
         stream.batch(0, 1, 128, seed=0)

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-
 from toy import write_toy
+
 from warpwright.errors import DataError
 from warpwright.kernels import ops
 from warpwright.training import checkpoint, generate, loop, settings
@@ -127,7 +127,7 @@ def test_a_damaged_run_file_and_a_folder_without_one_are_told(tmp_path):
     with pytest.raises(DataError, match="holds no run"):
         runs.load(tmp_path)
     (tmp_path / "run.json").write_text('{"settings": {}}')
-    with pytest.raises(DataError, match="run.json: is damaged"):
+    with pytest.raises(DataError, match=r"run\.json: is damaged"):
         runs.load(tmp_path)
 
 
@@ -151,7 +151,7 @@ def test_the_routers_biases_move_by_the_update_speed(tmp_path):
     trainer = Trainer(settings.load(str(config), "bf16", {"training.bias_update_speed": 0.25}), ops.get("torch"), 0)
     step = trainer.step(0, torch.randint(0, 300, (2, 34), generator=torch.Generator().manual_seed(0)))
     for name, layer in trainer.model.expert_layers().items():
-        expected = [0.25 * ((0.25 > share) - (0.25 < share)) for share in step.load[name]]
+        expected = [0.25 * ((share < 0.25) - (share > 0.25)) for share in step.load[name]]
         assert layer.router.bias.tolist() == expected
 
 
@@ -160,12 +160,12 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     trainer = Trainer(settings.load(str(config), "fp32"), ops.get("torch"), 0)
     with torch.no_grad():
         trainer.model.head.fill_(float("nan"))
-    with pytest.raises(DataError, match="step 3: the loss .* not finite; lower training.learning_rate"):
+    with pytest.raises(DataError, match=r"step 3: the loss .* not finite; lower training.learning_rate"):
         trainer.step(3, torch.zeros(2, 34, dtype=torch.int64))
 
 
 def test_a_model_beyond_this_computers_memory_is_refused_before_it_is_made():
-    with pytest.raises(DataError, match="deepseek-v3-671b: training 682.64 billion parameters takes .* GB"):
+    with pytest.raises(DataError, match=r"deepseek-v3-671b: training 682.64 billion parameters takes .* GB"):
         loop.require_memory(settings.load("deepseek-v3-671b"))
 
 

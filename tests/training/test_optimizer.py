@@ -70,7 +70,7 @@ def test_the_schedule_warms_up_then_falls_as_a_cosine_to_its_floor():
     t = Training(learning_rate=1.0, final_learning_rate=0.1, warmup=10, steps=111)
     rates = [learning_rate(step, t) for step in range(111)]
     assert rates[0] == pytest.approx(0.1) and rates[9] == 1.0 == max(rates)
-    assert all(a < b for a, b in zip(rates[:10], rates[1:10], strict=False)) and all(a > b for a, b in zip(rates[10:], rates[11:], strict=False))
+    assert rates[:10] == sorted(rates[:10]) and rates[10:] == sorted(rates[10:], reverse=True) and len(set(rates[10:])) == 101
     assert rates[60] == pytest.approx(0.55) and rates[110] == pytest.approx(0.1)
     assert learning_rate(500, t) == pytest.approx(0.1)
     assert learning_rate(0, replace(t, warmup=0)) == pytest.approx(1.0)

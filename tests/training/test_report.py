@@ -14,13 +14,12 @@ def run_folder(tmp_path, kernels=None):
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, records)) + '\n{"step": 50, "lo')
     (tmp_path / "final.json").write_text(json.dumps({
         "config": {"description": "tiny", "hidden": 256}, "bits_per_byte_first": 3.0, "bits_per_byte_last": 2.2, "seconds": 125.0,
-        "step_seconds": 100.0, "sample": "if a < b & c:", "kernels": {"rms_norm": [120, 2.0], "matmul": [60, 20.0]} if kernels is None else kernels}))
+        "step_seconds": 100.0, "sample": "if a < b & c:",
+        "kernels": {"rms_norm": [120, 2.0], "matmul": [60, 20.0]} if kernels is None else kernels}))
     return tmp_path
 
 
 class Checker(HTMLParser):
-    VOID = {"meta", "line", "rect", "polyline"}
-
     def __init__(self):
         super().__init__()
         self.open, self.links = [], []

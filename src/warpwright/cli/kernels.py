@@ -13,7 +13,7 @@ TARGETS = ("sm_80", "sm_90a")
 
 def kernels(
     name: Annotated[str | None, typer.Argument(help="Only kernels whose name has this in it.")] = None,
-    target: Annotated[list[str] | None, typer.Option(help="Assemble for this target. Repeatable. [default: sm_80 and sm_90a]")] = None,
+    target: Annotated[list[str] | None, typer.Option(help="Assemble for this target. Repeatable (default: sm_80 and sm_90a).")] = None,
     show_ptx: Annotated[bool, typer.Option("--ptx", help="Print the kernels' PTX instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a variant.")] = False,
 ) -> None:
@@ -83,8 +83,8 @@ def show(rows: list[dict[str, Any]]) -> None:
     variants: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for row in rows:
         variants.setdefault((row["kernel"], row["variant"]), {})[row["target"]] = row
-    table = Table(title=f"{len({name for name, _ in variants})} kernels, {len(variants)} variants, as ptxas assembles them for {' / '.join(targets)}",
-                  title_justify="left", box=None, header_style="bold")
+    title = f"{len({name for name, _ in variants})} kernels, {len(variants)} variants, as ptxas assembles them for {' / '.join(targets)}"
+    table = Table(title=title, title_justify="left", box=None, header_style="bold")
     for heading in ("kernel", "variant"):
         table.add_column(heading, no_wrap=True)
     for heading in ("threads", "registers", "shared bytes", "spilled bytes"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from warpwright.errors import WarpwrightError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from warpwright.training.run import Run
 
@@ -23,80 +25,96 @@ KERNELS = ("ptx", "torch")
 
 
 def train(
-    data: Annotated[Path | None, typer.Option(help="Text to train on: a UTF-8 file or a folder of them. [default: Python's standard "
-                                                   "library]")] = None,
-    config: Annotated[str, typer.Option(help="tiny, small, deepseek-v3-671b, or a TOML file with \\[model], \\[training], \\[recipe].")] = "tiny",
-    precision: Annotated[str | None, typer.Option(help="fp8 (DeepSeek-V3's recipe), bf16 or fp32. [default: the config's, or fp8]")] = None,
-    kernels: Annotated[str | None, typer.Option(help="ptx: our kernels; torch: the same model on torch's operations. [default: ptx]")] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps. [default: the config's]")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of weights, data order, validation split and sample. [default: 0]")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder. [default: a new one in runs/]")] = None,
+    data: Annotated[Path | None, typer.Option(
+        help="UTF-8 text to train on: a file, or a folder of files (default: Python's standard library).")] = None,
+    config: Annotated[str | None, typer.Option(
+        help="tiny, small, deepseek-v3-671b, or a TOML file with the tables model, training and recipe (default: tiny).")] = None,
+    precision: Annotated[str | None, typer.Option(help="fp8 (DeepSeek-V3's recipe), bf16 or fp32 (default: the config's, or fp8).")] = None,
+    kernels: Annotated[str | None, typer.Option(help="ptx (our kernels) or torch (the same on torch's operations) (default: ptx).")] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps (default: the config's).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of weights, data order, validation split and sample (default: 0).")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder (default: runs/CONFIG-N).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out, or of the newest run.")] = False,
-    batch: Annotated[int | None, typer.Option(help="Sequences a step.")] = None,
-    sequence: Annotated[int | None, typer.Option(help="Tokens a sequence.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a step, and a last one, and nothing else.")] = False,
+    batch: Annotated[int | None, typer.Option(help="Sequences in a step.")] = None,
+    sequence: Annotated[int | None, typer.Option(help="Tokens in a sequence.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="The highest, after warm-up.")] = None,
     eval_every: Annotated[int | None, typer.Option(help="Steps between two measurements of validation bits per byte.")] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Steps between two checkpoints.")] = None,
-    moments: Annotated[str | None, typer.Option(help="Format of AdamW's moments: bf16 or fp32.")] = None,
-    ema: Annotated[str | None, typer.Option(help="Decay of the weights' moving average, or none.")] = None,
-    changes: Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE",
-                                                      help="Any other value of the config, such as recipe.after_attention=bf16.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a step and a last one, and nothing else.")] = False,
+    moments: Annotated[str | None, typer.Option(help="Format of AdamW's moments: bf16 or fp32 (default: the recipe's).")] = None,
+    ema: Annotated[str | None, typer.Option(help="Decay of the weights' moving average, or none (default: the recipe's).")] = None,
+    changes: Annotated[list[str] | None, typer.Option(
+        "--set", metavar="SECTION.KEY=VALUE", help="Any value of the config's tables: recipe.after_attention=bf16. Repeatable.")] = None,
 ) -> None:
-    """Train a mixture-of-experts model; ends with a sample, the kernels' times and report.html."""
-    from rich.console import Console
-
-    from warpwright.training import loop, run, settings
+    """Train a mixture-of-experts model, its hot operations PTX kernels; ends with a sample, the kernels' times and report.html."""
+    from warpwright.training import loop, settings
 
     if kernels is not None and kernels not in KERNELS:
-        raise WarpwrightError(f"--kernels {kernels}: there are ptx and torch")
+        raise WarpwrightError(f"--kernels {kernels}: there are: {', '.join(KERNELS)}")
     asked: dict[str, Any] = {
         "training.steps": steps, "training.batch": batch, "training.sequence": sequence, "training.learning_rate": learning_rate,
         "training.eval_every": eval_every, "training.checkpoint_every": checkpoint_every, "recipe.adam_moments": moments,
         "recipe.ema_decay": None if ema is None else settings.parse_value(ema)}
     for change in changes or []:
-        key, found, value = change.partition("=")
-        if not found:
-            raise WarpwrightError(f"--set {change}: write SECTION.KEY=VALUE")
-        asked[key] = settings.parse_value(value)
-    if resume:
-        started = run.resume(out or run.newest(RUNS), {**asked, "kernels": kernels, "seed": seed, "data": str(data) if data else None})
-    else:
-        made = settings.load(config, precision, asked)
-        loop.require_memory(made)
-        started = run.create(run.Run(folder=out or run.new_folder(RUNS, made.name), settings=made, data=str(data) if data else None,
-                                     kernels=kernels or "ptx", seed=seed or 0))
+        key, equals, value = change.partition("=")
+        if not equals:
+            raise WarpwrightError(f"--set {change}: write SECTION.KEY=VALUE, such as recipe.cache=bf16")
+        asked[key.strip()] = settings.parse_value(value.strip())
+    where = str(data.resolve()) if data is not None else None
+    run = _resumed(out, asked, config, precision, where, kernels, seed) if resume else None
+    run = run or _new(out, asked, config, precision, where, kernels, seed)
     try:
         if as_json:
-            for record in loop.train(started):
-                print(json.dumps(_brief(record)), flush=True)
+            for record in loop.train(run, lambda text: print(text, file=sys.stderr, flush=True)):
+                print(json.dumps({key: value for key, value in record.items() if key != "config"}), flush=True)
         else:
-            _show(started, Console())
+            _show(run)
     except KeyboardInterrupt:
-        raise WarpwrightError(f"interrupted; go on with: warpwright train --resume --out {started.folder}") from None
+        raise WarpwrightError(f"interrupted; go on from the newest checkpoint with: warpwright train --resume --out {run.folder}") from None
 
 
-def _brief(record: dict[str, Any]) -> dict[str, Any]:
-    """A record without what is for the report alone: the loads of experts, the configuration."""
-    return {key: value for key, value in record.items() if key not in ("load", "config")}
+def _new(out: Path | None, asked: dict[str, Any], config: str | None, precision: str | None, data: str | None, kernels: str | None,
+         seed: int | None) -> Run:
+    from warpwright.training import loop, settings
+    from warpwright.training import run as runs
+
+    made = settings.load(config or "tiny", precision, asked)
+    loop.require_memory(made)
+    return runs.create(runs.Run(out or runs.new_folder(RUNS, made.name), made, data, kernels or "ptx", seed or 0))
 
 
-def _show(run: Run, console: Console) -> None:
-    """Train with a progress bar, or where the output is no terminal, a line at each measurement; then say what came of it."""
+def _resumed(out: Path | None, asked: dict[str, Any], config: str | None, precision: str | None, data: str | None, kernels: str | None,
+             seed: int | None) -> Run | None:
+    """The run to go on with; None where it was killed before it had begun, and is to be started."""
+    from warpwright.training import run as runs
+
+    folder = out or runs.newest(RUNS)
+    if not folder.exists():
+        raise WarpwrightError(f"{folder}: there is no such folder to resume from; leave --resume out to start a run there")
+    if not runs.exists(folder):
+        return None
+    name = None if config is None else Path(config).stem
+    return runs.resume(folder, {**asked, "data": data, "kernels": kernels, "seed": seed, "recipe.matmul": precision, "name": name})
+
+
+def _show(run: Run) -> None:
+    """Train with a progress bar, or where the output is no terminal a line at each measurement; then say what came of it."""
+    from rich.console import Console
+
     from warpwright.training import loop
 
-    total = run.settings.training.steps
-    console.print(f"[bold]{run.folder}[/]: {run.settings.name}, {run.settings.recipe.matmul}, {run.kernels} kernels, {total} steps "
-                  f"of {run.settings.training.batch} × {run.settings.training.sequence} tokens", highlight=False)
-    records = loop.train(run, say=lambda text: console.print(f"[dim]{text}[/]", highlight=False))
-    final = _bar(records, total, console) if console.is_terminal else _lines(records, total, console)
-    _conclude(final, console)
+    console, training = Console(), run.settings.training
+    console.print(f"[bold]{run.folder}[/]: {run.name}, {run.settings.recipe.matmul}, {run.kernels} kernels, {training.steps} steps "
+                  f"of {training.batch} × {training.sequence} tokens", highlight=False, soft_wrap=True)
+    records = loop.train(run, say=lambda text: console.print(f"[dim]{text}[/]", highlight=False, soft_wrap=True))
+    draw = _bar if console.is_terminal else _lines
+    _conclude(draw(records, training.steps, console), console)
 
 
 def _bar(records: Iterator[dict[str, Any]], total: int, console: Console) -> dict[str, Any]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (BarColumn(bar_width=None), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn(compact=True))
+    columns = (BarColumn(bar_width=None), MofNCompleteColumn(), TextColumn("{task.description}, ETA"), TimeRemainingColumn(compact=True))
     with Progress(*columns, console=console) as progress:
         task, bits = progress.add_task("…", total=total), None
         for record in records:
@@ -108,16 +126,19 @@ def _bar(records: Iterator[dict[str, Any]], total: int, console: Console) -> dic
 
 
 def _lines(records: Iterator[dict[str, Any]], total: int, console: Console) -> dict[str, Any]:
+    bits = None
     for record in records:
         if record.get("final"):
             return record
-        if "bits_per_byte" in record or record["step"] + 1 == total:
-            console.print(f"step {record['step'] + 1}/{total}: {_line(record, record.get('bits_per_byte'))}", highlight=False)
+        step, bits = record["step"] + 1, record.get("bits_per_byte", bits)
+        if "bits_per_byte" in record or step == total:
+            left = (total - step) * record["seconds"]
+            console.print(f"step {step}/{total}: {_line(record, bits)}, ETA {left:.0f} s", highlight=False, soft_wrap=True)
     raise AssertionError("the loop ends with a final record")
 
 
 def _line(record: dict[str, Any], bits: float | None) -> str:
-    measured = f", {bits:.3f} bits/byte" if bits is not None else ""
+    measured = f", val {bits:.3f} bits/byte" if bits is not None else ""
     return f"loss {record['loss']:.3f}{measured}, {record['tokens_per_s']:,.0f} tokens/s"
 
 
@@ -126,14 +147,27 @@ def _conclude(final: dict[str, Any], console: Console) -> None:
     from rich.markup import escape
     from rich.panel import Panel
 
-    from warpwright.cli.tables import kernel_table
     from warpwright.training.report import duration
 
-    console.print(Panel(escape(final["sample"]), title="a sample", title_align="left"), highlight=False)
+    console.print(Panel(escape(final["sample"].rstrip()), title="a sample of the trained model", title_align="left"), highlight=False)
     if final["kernels"]:
-        console.print(kernel_table(final["kernels"], final["step_seconds"]))
-    first, last = final["bits_per_byte_first"], final["bits_per_byte_last"]
+        console.print(kernel_table("PTX kernels in the steps", final["kernels"], final["step_seconds"]))
     average = f" (averaged weights: {final['bits_per_byte_average']:.3f})" if final["bits_per_byte_average"] is not None else ""
-    console.print(f"validation bits per byte: {first:.3f} → {last:.3f}{average} in {final['steps']} steps, {duration(final['seconds'])}",
-                  highlight=False)
+    console.print(f"validation bits per byte: {final['bits_per_byte_first']:.3f} → {final['bits_per_byte_last']:.3f}{average} "
+                  f"in {final['steps']} steps, {duration(final['seconds'])}", highlight=False)
     console.print(f"report: {final['report']}", highlight=False, soft_wrap=True)
+
+
+def kernel_table(title: str, kernels: dict[str, Any], step_seconds: float) -> Table:
+    """Launches, time and share of the steps' time of each kernel, the longest first. kernels: name → (launches, seconds)."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    table.add_column("kernel")
+    for heading in ("launches", "time", "of the steps"):
+        table.add_column(heading, justify="right")
+    rows = sorted(kernels.items(), key=lambda row: -row[1][1])
+    rows.append(("all", [sum(launches for _, (launches, _) in rows), sum(seconds for _, (_, seconds) in rows)]))
+    for i, (name, (launches, seconds)) in enumerate(rows):
+        table.add_row(name, f"{launches:,}", f"{seconds:.2f} s", f"{seconds / max(step_seconds, 1e-9):.1%}", end_section=i == len(rows) - 2)
+    return table

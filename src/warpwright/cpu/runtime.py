@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -121,8 +122,17 @@ def engine_version() -> str:
         for path in sorted((root / room).rglob("*")):
             if path.suffix in (".py", ".ll"):
                 digest.update(path.read_bytes())
-    digest.update(repr((llvmlite.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())).encode())
+    digest.update(repr((llvmlite.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), amx_permitted())).encode())
     return digest.hexdigest()
+
+
+@cache
+def amx_permitted() -> bool:
+    """Whether the operating system lets this process use AMX; Linux wants to be asked, also by a process that only loads cached code."""
+    if sys.platform != "linux":
+        return False
+    request_permission, arch_prctl, tile_data = 0x1023, 158, 18  # asm/prctl.h; x86-64's number of the call; XFEATURE_XTILEDATA
+    return platform.machine() == "x86_64" and ctypes.CDLL(None, use_errno=True).syscall(arch_prctl, request_permission, tile_data) == 0
 
 
 class Code:

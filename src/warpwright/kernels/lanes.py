@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import gcd
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from warpwright import ptx
-from warpwright.ptx import Pointer, b32, bf16, f32, u32, u64
+from warpwright.ptx import Pointer, b32, bf16, f32, u32
 
 WARP = 32
 WARPS = 4
@@ -128,6 +128,19 @@ def sigmoid(x: f32) -> f32:
     return ptx.rcp.approx.f32(ptx.ex2.approx.f32(x * -1.4426950408889634) + 1.0)
 
 
+# ── variants ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+ROWS = (Access("f32", 1), Access("f32", 4), Access("bf16", 1), Access("bf16", 2), Access("bf16", 8))
+"""The accesses that listings show of a kernel over whole rows."""
+FOURS = (Access("f32", 1), Access("f32", 4), Access("bf16", 1), Access("bf16", 4))
+"""Those of a kernel where a lane has four neighbours."""
+
+
+def by_access(build: Callable[[str, int], ptx.Kernel], accesses: Iterable[Access] = ROWS) -> Callable[[], dict[str, ptx.Kernel]]:
+    """For the index: a kernel's variants by how it accesses its rows."""
+    return lambda: {access.name: build(access.dtype, access.width) for access in accesses}
+
+
 # ── the host's side ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -153,7 +166,3 @@ def launch(kernel: ptx.Kernel, warps: int, *args: Any) -> None:
         from warpwright.kernels import ops
 
         kernel.launch(ops.device(), grid=-(-warps // WARPS), args=args)
-
-
-__all__ = ["ALL", "BLOCK", "ELEMENTS", "NAMES", "SIZES", "WARP", "WARPS", "Access", "bf16_pair", "each_group", "lane_max", "lane_sum", "launch",
-           "neighbour", "pitch", "row_of", "sigmoid", "u64", "warp_of_row", "widest"]

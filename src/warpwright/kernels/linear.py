@@ -14,6 +14,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from warpwright.kernels.formats import Quantized
+from warpwright.kernels.ops import Layout
 from warpwright.kernels.recipe import Cache, Recipe, Role
 
 DTYPE = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -33,7 +34,7 @@ class Kept:
 
 
 class Products(Protocol):
-    """What a linear layer needs done. Shapes and formats are those of `formats.py`; offsets are int32[E + 1] rows of each expert, or None.
+    """What a linear layer needs done. Shapes and formats are those of `formats.py`; a layout says which rows are whose expert's.
 
     Matrices are [rows, columns] with contiguous columns.
     """
@@ -44,7 +45,7 @@ class Products(Protocol):
 
     def quantize_e5m6(self, x: Tensor) -> Quantized: ...
 
-    def quantize_columns(self, x: Kept, format: str, power_of_two: bool, offsets: Tensor | None) -> Quantized: ...
+    def quantize_columns(self, x: Kept, format: str, power_of_two: bool, layout: Layout | None) -> Quantized: ...
 
     def quantize_weight(self, w: Tensor, power_of_two: bool, transposed: bool) -> tuple[Quantized, Quantized | None]:
         """Blocks of w[N, K] or [E, N, K], and if asked those of its transpose."""
@@ -56,19 +57,19 @@ class Products(Protocol):
 
     def swiglu_backward(self, grad: Tensor, gate: Tensor, up: Tensor | None) -> tuple[Tensor, Tensor | None]: ...
 
-    def forward(self, x: Tensor, w: Tensor, offsets: Tensor | None, out_dtype: torch.dtype) -> Tensor:
+    def forward(self, x: Tensor, w: Tensor, layout: Layout | None, out_dtype: torch.dtype) -> Tensor:
         """x[M, K] · wᵀ."""
 
-    def data_gradient(self, grad: Tensor, w: Tensor, offsets: Tensor | None, out_dtype: torch.dtype) -> Tensor:
+    def data_gradient(self, grad: Tensor, w: Tensor, layout: Layout | None, out_dtype: torch.dtype) -> Tensor:
         """grad[M, N] · w."""
 
-    def weight_gradient(self, grad: Tensor, x: Tensor, offsets: Tensor | None, out_dtype: torch.dtype) -> Tensor:
+    def weight_gradient(self, grad: Tensor, x: Tensor, layout: Layout | None, out_dtype: torch.dtype) -> Tensor:
         """gradᵀ · x, for each expert."""
 
-    def fp8(self, a: Quantized, b: Quantized, offsets: Tensor | None, out_dtype: torch.dtype) -> Tensor:
+    def fp8(self, a: Quantized, b: Quantized, layout: Layout | None, out_dtype: torch.dtype) -> Tensor:
         """a[M, Kp] in tiles · (b[N, Kp] or [E, N, Kp] in blocks)ᵀ."""
 
-    def fp8_weight_gradient(self, a: Quantized, b: Quantized, offsets: Tensor | None, out_dtype: torch.dtype) -> Tensor:
+    def fp8_weight_gradient(self, a: Quantized, b: Quantized, layout: Layout | None, out_dtype: torch.dtype) -> Tensor:
         """a[N, P] · b[K, P]ᵀ, both in tiles along tokens, for each expert over its chunks."""
 
 
@@ -95,10 +96,10 @@ class Plan:
 
 
 class Linear(Function):
-    """x[M, K] · weightᵀ, or with `offsets` each row times its expert's; with plan.fuse, x is SwiGLU of (x, up) first."""
+    """x[M, K] · weightᵀ, or with a layout each row times its expert's; with plan.fuse, x is SwiGLU of (x, up) first."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, up: Tensor | None, weight: Tensor, offsets: Tensor | None, plan: Plan) -> Tensor:
+    def forward(ctx: Any, x: Tensor, up: Tensor | None, weight: Tensor, layout: Layout | None, plan: Plan) -> Tensor:
         products, recipe, role = plan.products, plan.recipe, plan.role
         needs_x, needs_up, needs_weight = ctx.needs_input_grad[:3]
         kept: list[Kept] = []
@@ -114,7 +115,7 @@ class Linear(Function):
             rounded = recipe.rounds_input_scales(role)
             a = products.quantize_tiles(x, "e4m3", rounded)
             b, flipped = products.quantize_weight(weight, recipe.power_of_two_scales, transposed=needs_x)
-            y = products.fp8(a, b, offsets, dtype)
+            y = products.fp8(a, b, layout, dtype)
             if flipped is not None:
                 operands = [*flipped]
             if needs_weight and not plan.fuse:
@@ -124,16 +125,16 @@ class Linear(Function):
             wide = DTYPE[recipe.matmul]
             b_wide = products.cast(weight, wide)
             a_wide = products.cast(x, wide)
-            y = products.forward(a_wide, b_wide, offsets, dtype)
+            y = products.forward(a_wide, b_wide, layout, dtype)
             if needs_x:
                 operands = [b_wide]
             if needs_weight and not plan.fuse:
                 cached = recipe.cache_for(role)
                 narrower = a_wide.dtype.itemsize < x.dtype.itemsize  # rounded for the product already: nothing is lost by keeping that
                 kept = [keep(products, a_wide if narrower else x, cached, recipe.power_of_two_scales)]
-        ctx.plan, ctx.dtype, ctx.kept = plan, dtype, [part.holding(()) for part in kept]
-        ctx.weight_shape, ctx.weight_dtype = weight.shape, weight.dtype
-        ctx.save_for_backward(offsets, *operands, *(tensor for part in kept for tensor in part.tensors))
+        ctx.plan, ctx.layout, ctx.dtype, ctx.kept = plan, layout, dtype, [part.holding(()) for part in kept]
+        ctx.weight_dtype = weight.dtype
+        ctx.save_for_backward(*operands, *(tensor for part in kept for tensor in part.tensors))
         ctx.operands, ctx.sizes = len(operands), [len(part.tensors) for part in kept]
         return y
 
@@ -143,13 +144,13 @@ class Linear(Function):
         plan, recipe, role = ctx.plan, ctx.plan.recipe, ctx.plan.role
         products: Products = plan.products
         needs_x, needs_up, needs_weight = ctx.needs_input_grad[:3]
-        offsets, *saved = ctx.saved_tensors
+        layout, saved = ctx.layout, ctx.saved_tensors
         operands, saved = saved[:ctx.operands], saved[ctx.operands:]
         kept = []
         for part, size in zip(ctx.kept, ctx.sizes, strict=True):
-            kept.append(part.holding(tuple(saved[:size])))
+            kept.append(part.holding(saved[:size]))
             saved = saved[size:]
-        grad = grad.contiguous()
+        grad = matrix(grad)
         gate = up = None
         if plan.fuse:
             gate, *rest = [products.restore(part) for part in kept]
@@ -162,32 +163,32 @@ class Linear(Function):
                 kept = [Kept("plain", (x,), x.shape[-1], x.dtype)]
             if recipe.matmul == "fp8":
                 plain = Kept("plain", (grad,), grad.shape[-1], grad.dtype)
-                a = products.quantize_columns(plain, recipe.gradient_format, rounded, offsets)
-                b = products.quantize_columns(kept[0], "e4m3", recipe.rounds_input_scales(role), offsets)
-                grad_weight = products.fp8_weight_gradient(a, b, offsets, ctx.weight_dtype)
+                a = products.quantize_columns(plain, recipe.gradient_format, rounded, layout)
+                b = products.quantize_columns(kept[0], "e4m3", recipe.rounds_input_scales(role), layout)
+                grad_weight = products.fp8_weight_gradient(a, b, layout, ctx.weight_dtype)
             else:
                 wide = DTYPE[recipe.matmul]
                 x = products.cast(products.restore(kept[0]), wide)
-                grad_weight = products.weight_gradient(products.cast(grad, wide), x, offsets, ctx.weight_dtype)
+                grad_weight = products.weight_gradient(products.cast(grad, wide), x, layout, ctx.weight_dtype)
         if needs_x or needs_up:
             if recipe.matmul == "fp8":
                 a = products.quantize_tiles(grad, recipe.gradient_format, rounded)
-                grad_x = products.fp8(a, Quantized(*operands), offsets, ctx.dtype)
+                grad_x = products.fp8(a, Quantized(*operands), layout, ctx.dtype)
             else:
-                grad_x = products.data_gradient(products.cast(grad, DTYPE[recipe.matmul]), operands[0], offsets, ctx.dtype)
+                grad_x = products.data_gradient(products.cast(grad, DTYPE[recipe.matmul]), operands[0], layout, ctx.dtype)
             if plan.fuse:
                 grad_x, grad_up = products.swiglu_backward(grad_x, gate, up)  # type: ignore[arg-type]
         return grad_x, grad_up, grad_weight, None, None
 
 
-def apply(plan: Plan, x: Tensor, up: Tensor | None, weight: Tensor, offsets: Tensor | None = None) -> Tensor:
+def apply(plan: Plan, x: Tensor, up: Tensor | None, weight: Tensor, layout: Layout | None = None) -> Tensor:
     """`Linear` over the last axis of x, whatever the axes before it."""
     lead = x.shape[:-1]
-    y = Linear.apply(_matrix(x), None if up is None else _matrix(up), weight, offsets, plan)
+    y = Linear.apply(matrix(x), None if up is None else matrix(up), weight, layout, plan)
     return y.view(*lead, weight.shape[-2])
 
 
-def _matrix(x: Tensor) -> Tensor:
+def matrix(x: Tensor) -> Tensor:
     """x as [rows, columns] with contiguous columns."""
     x = x if x.dim() == 2 else x.reshape(-1, x.shape[-1]) if x.shape[-1] else x.reshape(x.shape[:-1].numel(), 0)
     return x if x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()

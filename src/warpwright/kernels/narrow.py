@@ -1,4 +1,4 @@
-"""Narrow numbers inside kernels: FP32 registers to and from packed FP8 and E5M6, and the scale of a tile. The formats are those of `formats.py`.
+"""Narrow numbers inside kernels: FP32 registers to and from packed FP8 and E5M6, and the scale of a tile (formats: `formats.py`).
 
 `native` uses the conversions of sm_89 and later; without it the same is done with integer operations, bit for bit.
 """

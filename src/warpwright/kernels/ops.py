@@ -35,12 +35,13 @@ class Layout(NamedTuple):
     """Where the copies of tokens stand, sorted by expert (and, in an expert, by token and slot).
 
     offsets: int32[E + 1], where each expert's rows begin. source: int32[T·k], the token of each row. position: int32[T, k], the row of
-    each slot.
+    each slot. chunks: int32[E + 1], where each expert's rows begin if they are cut into chunks of 128 that no experts share.
     """
 
     offsets: Tensor
     source: Tensor
     position: Tensor
+    chunks: Tensor
 
 
 class Ops(ABC):

@@ -1,8 +1,8 @@
 """Copies of tokens sorted by expert, and their weighted sum back: the layout, the rows, and the gradients.
 
-The layout is a stable counting sort without atomics, so it is the same every time: the warp of an expert counts the copies of lower experts,
-which is where its rows begin, then gives its own copies their rows in order, 32 at a time. Rows move by token: a warp reads its token's row once
-and writes it k times, or reads k rows and writes their sum, in slot order, in FP32, rounded once.
+The layout is a stable counting sort without atomics, so it is the same every time: the warp of an expert counts the copies of lower
+experts, which is where its rows begin, then gives its own copies their rows in order, 32 at a time. Rows move by token: a warp reads its
+token's row once and writes it k times, or reads k rows and writes their sum, in slot order, in FP32, rounded once.
 """
 
 from functools import lru_cache
@@ -13,7 +13,21 @@ from torch import Tensor
 
 from warpwright import ptx
 from warpwright.kernels.formats import chunk_tokens
-from warpwright.kernels.lanes import ALL, BLOCK, NAMES, WARP, Access, each_group, lane_sum, launch, pitch, row_of, warp_of_row, widest
+from warpwright.kernels.lanes import (
+    ALL,
+    BLOCK,
+    NAMES,
+    WARP,
+    Access,
+    by_access,
+    each_group,
+    lane_sum,
+    launch,
+    pitch,
+    row_of,
+    warp_of_row,
+    widest,
+)
 from warpwright.kernels.recipe import TILE
 from warpwright.kernels.registry import LibraryKernel, register
 from warpwright.ptx import Pointer, b8, b32, f32, u32
@@ -117,8 +131,8 @@ def unpermute_kernel(dtype: str, width: int, top_k: int, weighted: bool) -> ptx.
     access = Access(dtype, width)
 
     @ptx.kernel(block=BLOCK, name=("unpermute" if weighted else "permute_backward") + f"_{access.name}_{top_k}")
-    def unpermute(rows: Pointer[b8], weights: Pointer[f32], position: Pointer[b32], y: Pointer[b8], tokens: u32, columns: u32, rows_pitch: u32,
-                  y_pitch: u32):
+    def unpermute(rows: Pointer[b8], weights: Pointer[f32], position: Pointer[b32], y: Pointer[b8], tokens: u32, columns: u32,
+                  rows_pitch: u32, y_pitch: u32):
         with warp_of_row(tokens) as token:
             target, sources = row_of(y, token, y_pitch, dtype), _rows_of(token, top_k, position, rows, rows_pitch, dtype)
             factors = [ptx.ld.global_.nc.f32(weights + token * top_k + slot) for slot in range(top_k)] if weighted else []
@@ -149,7 +163,8 @@ def unpermute_backward_kernel(dtype: str, width: int, top_k: int) -> ptx.Kernel:
                            dweights: Pointer[f32], tokens: u32, columns: u32, dy_pitch: u32, rows_pitch: u32, drows_pitch: u32):
         with warp_of_row(tokens) as token:
             gradient = row_of(dy, token, dy_pitch, dtype)
-            sources, targets = (_rows_of(token, top_k, position, base, step, dtype) for base, step in ((rows, rows_pitch), (drows, drows_pitch)))
+            sources = _rows_of(token, top_k, position, rows, rows_pitch, dtype)
+            targets = _rows_of(token, top_k, position, drows, drows_pitch, dtype)
             factors = [ptx.ld.global_.nc.f32(weights + token * top_k + slot) for slot in range(top_k)]
             dots = [ptx.var(f32, 0.0) for _ in range(top_k)]
 
@@ -259,36 +274,37 @@ def unpermute_backward_reference(dy: Tensor, rows: Tensor, weights: Tensor, posi
     return drows, (own * dy.float()[:, None]).sum(2)
 
 
-def _example(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    tokens, top_k, experts, columns = 2048, 2, 16, 256
-    chosen = torch.rand(tokens, experts, generator=generator).topk(top_k, 1).indices.int()
-    x, rows = (torch.randn(n, columns, generator=generator) for n in (tokens, tokens * top_k))
-    return x, rows, torch.rand(tokens, top_k, generator=generator), layout_reference(chosen, experts)[2]
-
-
-def _variants(kernel, *flags):
-    cases = [("f32", 1), ("f32", 4), ("bf16", 1), ("bf16", 2), ("bf16", 8)]
-    return lambda: {f"{dtype}, {width} at once, top {top_k}": kernel(dtype, width, top_k, *flags) for dtype, width in cases for top_k in (2, 8)}
-
-
 def _layout_example(generator: torch.Generator) -> tuple[Tensor, int]:
     return torch.rand(2048, 16, generator=generator).topk(2, 1).indices.int(), 16
 
 
-register(LibraryKernel("expert_layout", "stable sort of tokens' copies by expert", lambda: {f"top {top_k}": layout_kernel(top_k) for top_k in (2, 8)},
-                       expert_layout, layout_reference, _layout_example, 0.0, lambda experts, count: 3 * experts.nbytes))
-register(LibraryKernel("expert_chunks", "chunks of 128 tokens of each expert", lambda: {"any": chunks_kernel()}, expert_chunks,
-                       lambda offsets: chunk_tokens(int(offsets[-1]), offsets).offsets,
-                       lambda generator: (layout_reference(*_layout_example(generator))[0],), 0.0, lambda offsets: 2 * offsets.nbytes))
-register(LibraryKernel("permute", "rows of tokens to their experts", _variants(permute_kernel), permute, permute_reference,
-                       lambda generator: (lambda x, rows, weights, position: (x, position))(*_example(generator)), 0.0,
-                       lambda x, position: x.nbytes * (1 + position.shape[1])))
-register(LibraryKernel("permute_backward", "sum of each token's rows", _variants(unpermute_kernel, False), permute_backward, permute_backward_reference,
-                       lambda generator: (lambda x, rows, weights, position: (rows, position))(*_example(generator)), 1e-6,
-                       lambda rows, position: rows.nbytes * (1 + position.shape[1]) // position.shape[1]))
-register(LibraryKernel("unpermute", "weighted sum of each token's rows", _variants(unpermute_kernel, True), unpermute, unpermute_reference,
-                       lambda generator: _example(generator)[1:], 1e-6,
-                       lambda rows, weights, position: rows.nbytes * (1 + position.shape[1]) // position.shape[1]))
-register(LibraryKernel("unpermute_backward", "gradients of the weighted sum for rows and weights", _variants(unpermute_backward_kernel),
-                       unpermute_backward, unpermute_backward_reference, _example, 1e-5,
-                       lambda dy, rows, weights, position: dy.nbytes + 2 * rows.nbytes))
+def _example(generator: torch.Generator) -> tuple[Tensor, ...]:
+    """x, rows, weights, position."""
+    position = layout_reference(*_layout_example(generator))[2]
+    x, rows = (torch.randn(count, 256, generator=generator) for count in (len(position), position.numel()))
+    return x, rows, torch.rand(position.shape, generator=generator), position
+
+
+register(LibraryKernel(
+    "expert_layout", "stable sort of tokens' copies by expert", lambda: {f"top {top_k}": layout_kernel(top_k) for top_k in (2, 8)},
+    expert_layout, layout_reference, example=_layout_example, tolerance=0.0, traffic=lambda experts, count: 3 * experts.nbytes))
+register(LibraryKernel(
+    "expert_chunks", "chunks of 128 tokens of each expert", lambda: {"any": chunks_kernel()}, expert_chunks,
+    lambda offsets: chunk_tokens(int(offsets[-1]), offsets).offsets,
+    example=lambda generator: layout_reference(*_layout_example(generator))[:1], tolerance=0.0, traffic=lambda offsets: 2 * offsets.nbytes))
+register(LibraryKernel(
+    "permute", "rows of tokens to their experts", by_access(lambda dtype, width: permute_kernel(dtype, width, 8)), permute,
+    permute_reference, example=lambda generator: _example(generator)[::3], tolerance=0.0,
+    traffic=lambda x, position: x.nbytes * (1 + position.shape[1])))
+register(LibraryKernel(
+    "permute_backward", "sum of each token's rows", by_access(lambda dtype, width: unpermute_kernel(dtype, width, 8, False)),
+    permute_backward, permute_backward_reference, example=lambda generator: _example(generator)[1::2], tolerance=1e-6,
+    traffic=lambda rows, position: rows.nbytes + rows.nbytes // position.shape[1]))
+register(LibraryKernel(
+    "unpermute", "weighted sum of each token's rows", by_access(lambda dtype, width: unpermute_kernel(dtype, width, 8, True)), unpermute,
+    unpermute_reference, example=lambda generator: _example(generator)[1:], tolerance=1e-6,
+    traffic=lambda rows, weights, position: rows.nbytes + rows.nbytes // position.shape[1]))
+register(LibraryKernel(
+    "unpermute_backward", "gradients of the weighted sum for rows and weights",
+    by_access(lambda dtype, width: unpermute_backward_kernel(dtype, width, 8)), unpermute_backward, unpermute_backward_reference,
+    example=_example, tolerance=1e-5, traffic=lambda dy, rows, weights, position: dy.nbytes + 2 * rows.nbytes))

@@ -1,8 +1,9 @@
 """To narrow formats with a scale per tile or block, and back: the kernels of `formats.py`, which has the formats' rules and the references.
 
-Rows: a warp takes a row, four neighbours a lane, a tile of 128 at a time. Columns (for weight gradients): a warp takes 32 columns of 128 tokens, so the
-largest of a tile needs no exchange; a lane writes its column's tokens, which end up side by side. Blocks: a CTA takes 128×128, a warp 16 rows of
-it, and can write the transpose too, which data gradients need. Each has a variant for sm_89 on and one of integer operations for sm_80.
+Rows: a warp takes a row, four neighbours a lane, a tile of 128 at a time. Columns (for weight gradients): a warp takes 32 columns of 128
+tokens, so the largest of a tile needs no exchange; a lane writes its column's tokens, which end up side by side. Blocks: a CTA takes
+128×128, a warp 16 rows of it, and can write the transpose too, which data gradients need. Each has a variant for sm_89 on and one of
+integer operations for sm_80.
 """
 
 from collections.abc import Callable
@@ -14,15 +15,16 @@ from torch import Tensor
 
 from warpwright import ptx
 from warpwright.kernels import formats, narrow
-from warpwright.kernels.formats import DTYPES, Chunks, Quantized, padded
+from warpwright.kernels.formats import DTYPES, Quantized, padded
 from warpwright.kernels.lanes import (
     ALL,
     BLOCK,
     ELEMENTS,
+    FOURS,
     NAMES,
     WARP,
-    WARPS,
     Access,
+    by_access,
     each_group,
     lane_max,
     launch,
@@ -251,9 +253,9 @@ def blocks_kernel(dtype: str, width: int, power_of_two: bool, transposed: bool, 
     name = f"quantize_blocks_{access.name}" + "_transposed" * transposed + _suffix(power_of_two, native)
 
     @ptx.kernel(block=BLOCK_WARPS * WARP, name=name, min_target=_target(native))
-    def quantize_blocks(w: Pointer[b8], values: Pointer[b8], scales: Pointer[f32], flipped: Pointer[b8], flipped_scales: Pointer[f32], rows: u32,
-                        columns: u32, pitch: u32, stride: u64):
-        """Grid: blocks along columns, along rows, experts. w, values and flipped hold the experts one after another, w `stride` bytes apart."""
+    def quantize_blocks(w: Pointer[b8], values: Pointer[b8], scales: Pointer[f32], flipped: Pointer[b8], flipped_scales: Pointer[f32],
+                        rows: u32, columns: u32, pitch: u32, stride: u64):
+        """Grid: blocks along columns, along rows, experts. Experts lie one after another, in w `stride` bytes apart."""
         expert, block_row, block_column = ptx.ctaid.z, ptx.ctaid.y, ptx.ctaid.x
         across, down = ptx.nctaid.x, ptx.nctaid.y  # blocks
         row, column = block_row * TILE + ptx.warpid() * BLOCK_ROWS, block_column * TILE + ptx.laneid() * FOUR
@@ -346,7 +348,8 @@ def quantize_columns(x: Tensor | Quantized, columns: int, format: str = "e4m3", 
                      chunks: Tensor | None = None) -> Quantized:
     """x[M, columns] (BF16, FP32, or quantised in rows) → values[columns, P], scales[columns, P/128].
 
-    offsets, chunks: int32[E + 1], where each expert's tokens and chunks begin (chunks: computed, if not given). Chunks beyond the last are not written.
+    offsets, chunks: int32[E + 1], where each expert's tokens and chunks begin (chunks: computed, if not given). Chunks beyond the last are
+    not written.
     """
     from warpwright.kernels import ops
 
@@ -376,7 +379,9 @@ def quantize_blocks(w: Tensor, power_of_two: bool = False, transposed: bool = Fa
     lead = w.shape[:-2]
     experts, down, across = lead.numel(), padded(rows) // TILE, padded(columns) // TILE
     values, scales = torch.empty(*lead, rows, across * TILE, dtype=torch.float8_e4m3fn), torch.empty(*lead, down, across)
-    flipped = Quantized(torch.empty(*lead, columns, down * TILE, dtype=torch.float8_e4m3fn), torch.empty(*lead, across, down)) if transposed else None
+    flipped = None
+    if transposed:
+        flipped = Quantized(torch.empty(*lead, columns, down * TILE, dtype=torch.float8_e4m3fn), torch.empty(*lead, across, down))
     if w.numel():
         width = widest(columns, w.view(-1), limit=FOUR * w.element_size())
         kernel = blocks_kernel(NAMES[w.dtype], width, power_of_two, transposed, NATIVE)
@@ -397,7 +402,7 @@ def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     rows = size // columns if size else 0
     for start, count, length in ((0, rows, columns), (rows * columns, 1, size - rows * columns)):
         if length and count:
-            read, write = flat[start:start + count * length].view(count, length), y.view(-1)[start:start + count * length].view(count, length)
+            read, write = (each[start:start + count * length].view(count, length) for each in (flat, y.view(-1)))
             width = min(widest(length, read), widest(length, write))
             launch(cast_kernel(NAMES[x.dtype], NAMES[dtype], width), count, read, write, count, length, pitch(read), pitch(write))
     return y
@@ -405,43 +410,60 @@ def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 # ── the index ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_SOURCES = (("f32", 1), ("f32", 4), ("bf16", 1), ("bf16", 4))
-
 
 def _variants(build: Callable[..., ptx.Kernel]) -> Callable[[], dict[str, ptx.Kernel]]:
     """By source, and by whether the target has FP8 conversions."""
-    return lambda: {f"{dtype}, {width} at once" + ("" if native else ", integer operations"): build(dtype, width, native)
-                    for dtype, width in _SOURCES for native in (True, False)}
+    return lambda: {access.name + ("" if native else ", integer operations"): build(access.dtype, access.width, native)
+                    for access in FOURS for native in (True, False)}
+
+
+def _column_variants() -> dict[str, ptx.Kernel]:
+    return {f"{kind} to {format}" + ", grouped" * grouped + ("" if native else ", integer operations"):
+            columns_kernel(kind, format, False, grouped, native)
+            for kind in ("f32", "bf16", "e4m3", "e5m6") for format in ("e4m3", "e5m2") for grouped in (False, True)
+            for native in (True, False)}
+
+
+def _cast_variants() -> dict[str, ptx.Kernel]:
+    return {f"{source} to {target}, {width} at once": cast_kernel(source, target, width)
+            for source, target in (("f32", "bf16"), ("bf16", "f32")) for width in (1, 4)}
+
+
+def _blocks_reference(w: Tensor) -> tuple[Quantized, Quantized]:
+    blocks = formats.quantize_blocks(w)
+    return blocks, formats.transpose_blocks(blocks, w.shape[-1])
 
 
 def _matrix(generator: torch.Generator) -> Tensor:
     return torch.randn(2048, 256, generator=generator)
 
 
-def _column_variants() -> dict[str, ptx.Kernel]:
-    return {f"{kind} to {format}" + ", grouped" * grouped + ("" if native else ", integer operations"):
-            columns_kernel(kind, format, False, grouped, native)
-            for kind in ("f32", "bf16", "e4m3", "e5m6") for format in ("e4m3", "e5m2") for grouped in (False, True) for native in (True, False)}
-
-
-register(LibraryKernel("quantize_tiles", "FP8 in tiles of 1×128", _variants(lambda dtype, width, native: tiles_kernel(dtype, width, "e4m3", False, native)),
-                       quantize_tiles, formats.quantize_tiles, lambda generator: (_matrix(generator),), 0.0, lambda x: x.nbytes + x.numel()))
-register(LibraryKernel("quantize_e5m6", "12-bit E5M6 in tiles of 1×128", lambda: {f"{dtype}, {width} at once": e5m6_kernel(dtype, width) for dtype, width in _SOURCES},
-                       quantize_e5m6, formats.quantize_e5m6, lambda generator: (_matrix(generator),), 0.0, lambda x: x.nbytes + x.numel() * 3 // 2))
-register(LibraryKernel("dequantize", "FP8 tiles back to BF16 or FP32", _variants(lambda dtype, width, native: dequantize_kernel(dtype, width, "e4m3", native)),
-                       dequantize, formats.dequantize_tiles, lambda generator: (formats.quantize_tiles(_matrix(generator)), 256), 0.0,
-                       lambda quantized, columns: 5 * quantized.values.numel()))
-register(LibraryKernel("dequantize_e5m6", "E5M6 tiles back to BF16 or FP32", lambda: {f"{dtype}, {width} at once": dequantize_kernel(dtype, width, "e5m6", True) for dtype, width in _SOURCES},
-                       dequantize, formats.dequantize_e5m6, lambda generator: (formats.quantize_e5m6(_matrix(generator)), 256), 0.0,
-                       lambda quantized, columns: quantized.values.numel() * 11 // 3))
-register(LibraryKernel("quantize_columns", "FP8 in tiles of 128×1, stored transposed", _column_variants,
-                       lambda x: quantize_columns(x, x.shape[1]), formats.quantize_columns, lambda generator: (_matrix(generator),), 0.0,
-                       lambda x: x.nbytes + x.numel()))
-register(LibraryKernel("quantize_blocks", "FP8 in blocks of 128×128, and their transpose",
-                       _variants(lambda dtype, width, native: blocks_kernel(dtype, width, False, True, native)),
-                       lambda w: quantize_blocks(w, transposed=True), lambda w: (lambda q: (q, formats.transpose_blocks(q, w.shape[-1])))(formats.quantize_blocks(w)),
-                       lambda generator: (torch.randn(16, 256, 256, generator=generator),), 0.0, lambda w: w.nbytes + 2 * w.numel()))
-register(LibraryKernel("cast", "BF16 to FP32 and back", lambda: {f"{source} to {target}, {width} at once": cast_kernel(source, target, width)
-                       for source, target in (("f32", "bf16"), ("bf16", "f32")) for width in (1, 4)},
-                       lambda x: cast(x, torch.bfloat16), lambda x: x.to(torch.bfloat16), lambda generator: (_matrix(generator),), 0.0,
-                       lambda x: x.nbytes * 3 // 2))
+register(LibraryKernel(
+    "quantize_tiles", "FP8 in tiles of 1×128", _variants(lambda dtype, width, native: tiles_kernel(dtype, width, "e4m3", False, native)),
+    quantize_tiles, formats.quantize_tiles, example=lambda generator: (_matrix(generator),), tolerance=0.0,
+    traffic=lambda x: x.nbytes + x.numel()))
+register(LibraryKernel(
+    "quantize_e5m6", "12-bit E5M6 in tiles of 1×128", by_access(e5m6_kernel, FOURS),
+    quantize_e5m6, formats.quantize_e5m6, example=lambda generator: (_matrix(generator),), tolerance=0.0,
+    traffic=lambda x: x.nbytes + x.numel() * 3 // 2))
+register(LibraryKernel(
+    "dequantize", "FP8 tiles back to BF16 or FP32", _variants(lambda dtype, width, native: dequantize_kernel(dtype, width, "e4m3", native)),
+    dequantize, formats.dequantize_tiles, example=lambda generator: (formats.quantize_tiles(_matrix(generator)), 256), tolerance=0.0,
+    traffic=lambda quantized, columns: 5 * quantized.values.numel()))
+register(LibraryKernel(
+    "dequantize_e5m6", "E5M6 tiles back to BF16 or FP32",
+    by_access(lambda dtype, width: dequantize_kernel(dtype, width, "e5m6", True), FOURS), dequantize, formats.dequantize_e5m6,
+    example=lambda generator: (formats.quantize_e5m6(_matrix(generator)), 256), tolerance=0.0,
+    traffic=lambda quantized, columns: quantized.values.numel() * 11 // 3))
+register(LibraryKernel(
+    "quantize_columns", "FP8 in tiles of 128×1, stored transposed", _column_variants,
+    lambda x: quantize_columns(x, x.shape[1]), formats.quantize_columns, example=lambda generator: (_matrix(generator),), tolerance=0.0,
+    traffic=lambda x: x.nbytes + x.numel()))
+register(LibraryKernel(
+    "quantize_blocks", "FP8 in blocks of 128×128, and their transpose",
+    _variants(lambda dtype, width, native: blocks_kernel(dtype, width, False, True, native)),
+    lambda w: quantize_blocks(w, transposed=True), _blocks_reference,
+    example=lambda generator: (torch.randn(16, 256, 256, generator=generator),), tolerance=0.0, traffic=lambda w: w.nbytes + 2 * w.numel()))
+register(LibraryKernel(
+    "cast", "BF16 to FP32 and back", _cast_variants, lambda x: cast(x, torch.bfloat16), lambda x: x.to(torch.bfloat16),
+    example=lambda generator: (_matrix(generator),), tolerance=0.0, traffic=lambda x: x.nbytes * 3 // 2))

@@ -18,10 +18,10 @@ MODULES = ("rms_norm", "swiglu", "router", "permute", "quantize", "matmul")
 class LibraryKernel:
     """A kernel of the library.
 
-    name: as in statistics and listings. summary: what it computes, in a line. variants: builds what there is to compile, by a name that says
-    what sets it apart; each has the oldest target it is for (`min_target`). run: the launch helper. reference: the same in plain torch, with the same
-    arguments and results. example: such arguments, drawn from a generator, at a size typical for the default model. tolerance: the largest
-    difference to the reference, relative to its largest magnitude. traffic: bytes that it must move, given the same arguments.
+    name: as in listings. summary: what it computes, in a line. variants: builds what there is to compile, by what sets it apart; each
+    has the oldest target it is for (`min_target`). run: the launch helper. reference: the same in plain torch, with the same arguments and
+    results. example: such arguments, drawn from a generator, at a size typical for the default model. tolerance: the largest difference
+    to the reference, relative to its largest magnitude. traffic: bytes that it must move, given the same arguments.
     """
 
     name: str

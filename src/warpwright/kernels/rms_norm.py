@@ -9,7 +9,21 @@ import torch
 from torch import Tensor
 
 from warpwright import ptx
-from warpwright.kernels.lanes import BLOCK, NAMES, WARP, WARPS, Access, each_group, lane_sum, launch, pitch, row_of, warp_of_row, widest
+from warpwright.kernels.lanes import (
+    BLOCK,
+    NAMES,
+    WARP,
+    WARPS,
+    Access,
+    by_access,
+    each_group,
+    lane_sum,
+    launch,
+    pitch,
+    row_of,
+    warp_of_row,
+    widest,
+)
 from warpwright.kernels.registry import LibraryKernel, register
 from warpwright.ptx import Pointer, b8, f32, u32
 
@@ -22,8 +36,8 @@ def forward_kernel(dtype: str, width: int) -> ptx.Kernel:
     access, weights = Access(dtype, width), Access("f32", min(width, 4))
 
     @ptx.kernel(block=BLOCK, name=f"rms_norm_{access.name}")
-    def rms_norm(x: Pointer[b8], weight: Pointer[f32], y: Pointer[b8], scale: Pointer[f32], rows: u32, columns: u32, x_pitch: u32, y_pitch: u32,
-                 eps: f32):
+    def rms_norm(x: Pointer[b8], weight: Pointer[f32], y: Pointer[b8], scale: Pointer[f32], rows: u32, columns: u32, x_pitch: u32,
+                 y_pitch: u32, eps: f32):
         with warp_of_row(rows) as row:
             source, target = row_of(x, row, x_pitch, dtype), row_of(y, row, y_pitch, dtype)
             squares = [ptx.var(f32, 0.0) for _ in range(width)]
@@ -53,8 +67,8 @@ def backward_kernel(dtype: str, width: int) -> ptx.Kernel:
     access, weights = Access(dtype, width), Access("f32", min(width, 4))
 
     @ptx.kernel(block=BLOCK, name=f"rms_norm_backward_{access.name}")
-    def rms_norm_backward(dy: Pointer[b8], x: Pointer[b8], weight: Pointer[f32], scale: Pointer[f32], dx: Pointer[b8], rows: u32, columns: u32,
-                          dy_pitch: u32, x_pitch: u32, dx_pitch: u32):
+    def rms_norm_backward(dy: Pointer[b8], x: Pointer[b8], weight: Pointer[f32], scale: Pointer[f32], dx: Pointer[b8], rows: u32,
+                          columns: u32, dy_pitch: u32, x_pitch: u32, dx_pitch: u32):
         with warp_of_row(rows) as row:
             gradient, source = row_of(dy, row, dy_pitch, dtype), row_of(x, row, x_pitch, dtype)
             target = row_of(dx, row, dx_pitch, dtype)
@@ -85,8 +99,8 @@ def weight_kernel(dtype: str, width: int) -> ptx.Kernel:
     access = Access(dtype, width)
 
     @ptx.kernel(block=BLOCK, name=f"rms_norm_weight_gradient_{access.name}")
-    def rms_norm_weight_gradient(dy: Pointer[b8], x: Pointer[b8], scale: Pointer[f32], parts: Pointer[f32], rows: u32, columns: u32, dy_pitch: u32,
-                                 x_pitch: u32, part_count: u32):
+    def rms_norm_weight_gradient(dy: Pointer[b8], x: Pointer[b8], scale: Pointer[f32], parts: Pointer[f32], rows: u32, columns: u32,
+                                 dy_pitch: u32, x_pitch: u32, part_count: u32):
         """A warp takes 32·width columns and every part_count-th row."""
         part = ptx.ctaid.x * WARPS + ptx.warpid()
         column = (ptx.ctaid.y * WARP + ptx.laneid()) * width
@@ -197,29 +211,29 @@ def weight_gradient_reference(dy: Tensor, x: Tensor, scale: Tensor) -> Tensor:
     return (dy.float() * x.float() * scale[:, None]).sum(0)
 
 
-def _variants(kernel):
-    return lambda: {f"{dtype}, {width} at once": kernel(dtype, width) for dtype, widths in (("f32", (1, 4)), ("bf16", (1, 2, 8))) for width in widths}
+def _column_sums(parts: Tensor) -> Tensor:
+    sums = torch.empty(parts.shape[1])
+    launch(column_sums_kernel(), -(-parts.shape[1] // WARP), parts, sums, *parts.shape)
+    return sums
 
 
-def _example(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _example(generator: torch.Generator) -> tuple[Tensor, ...]:
+    """dy, x, weight, r."""
     x, dy = (torch.randn(2048, 256, generator=generator) for _ in range(2))
     weight = torch.rand(256, generator=generator) + 0.5
     return dy, x, weight, forward_reference(x, weight, 1e-6)[1]
 
 
-register(LibraryKernel("rms_norm", "RMSNorm over rows", _variants(forward_kernel), forward, forward_reference,
-                       lambda generator: (*_example(generator)[1:3], 1e-6), 1e-5, lambda x, weight, eps: 2 * x.nbytes))
-register(LibraryKernel("rms_norm_backward", "RMSNorm's gradient for its input", _variants(backward_kernel), data_gradient,
-                       data_gradient_reference, _example, 1e-5, lambda dy, x, weight, scale: 3 * x.nbytes))
-register(LibraryKernel("rms_norm_weight_gradient", "RMSNorm's gradient for its weight, in partial sums", _variants(weight_kernel), weight_gradient,
-                       weight_gradient_reference, lambda generator: (lambda dy, x, weight, scale: (dy, x, scale))(*_example(generator)), 1e-5,
-                       lambda dy, x, scale: 2 * x.nbytes))
-register(LibraryKernel("column_sums", "sums over rows, in order", lambda: {"f32": column_sums_kernel()},
-                       lambda parts: _column_sums(parts), lambda parts: parts.sum(0),
-                       lambda generator: (torch.randn(PARTS, 256, generator=generator),), 1e-5, lambda parts: parts.nbytes))
-
-
-def _column_sums(parts: Tensor) -> Tensor:
-    sums = torch.empty(parts.shape[1])
-    launch(column_sums_kernel(), -(-parts.shape[1] // WARP), parts, sums, *parts.shape)
-    return sums
+register(LibraryKernel(
+    "rms_norm", "RMSNorm over rows", by_access(forward_kernel), forward, forward_reference,
+    example=lambda generator: (*_example(generator)[1:3], 1e-6), tolerance=1e-5, traffic=lambda x, weight, eps: 2 * x.nbytes))
+register(LibraryKernel(
+    "rms_norm_backward", "RMSNorm's gradient for its input", by_access(backward_kernel), data_gradient, data_gradient_reference,
+    example=_example, tolerance=1e-5, traffic=lambda dy, x, weight, scale: 3 * x.nbytes))
+register(LibraryKernel(
+    "rms_norm_weight_gradient", "RMSNorm's gradient for its weight, in partial sums", by_access(weight_kernel), weight_gradient,
+    weight_gradient_reference, example=lambda generator: (*_example(generator)[:2], _example(generator)[3]), tolerance=1e-5,
+    traffic=lambda dy, x, scale: 2 * x.nbytes))
+register(LibraryKernel(
+    "column_sums", "sums over rows, in order", lambda: {"f32": column_sums_kernel()}, _column_sums, lambda parts: parts.sum(0),
+    example=lambda generator: (torch.randn(PARTS, 256, generator=generator),), tolerance=1e-5, traffic=lambda parts: parts.nbytes))

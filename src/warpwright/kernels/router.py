@@ -1,6 +1,6 @@
-"""DeepSeek-V3's gate: sigmoid affinities, group-limited top-k by bias-corrected scores, normalised weights; and the gradient for its logits.
+"""DeepSeek-V3's gate: sigmoid affinities, group-limited top-k by bias-corrected scores, normalised weights; and its logits' gradient.
 
-s = sigmoid(logits). Experts are chosen by s + bias, which of equals has the lower index first; a NaN counts as largest, so that it comes to light.
+s = sigmoid(logits). Experts are chosen by s + bias, of equals the lower index; a NaN counts as largest, so that it comes to light.
 w = s / (sum of the chosen s + 1e-20) · scale.  (V3 technical report, equations 13-16; group score: section 4.2.)
 With c = scale / (sum + 1e-20) and the chosen i:  ds_i = grad_s_i + c·(grad_w_i - Σ grad_w·s / (sum + 1e-20)),  dlogit = ds·s·(1 - s).
 
@@ -44,8 +44,8 @@ class Gate:
         if not 1 <= self.groups_kept <= self.groups:
             raise LaunchError(f"the router keeps 1 to {self.groups} groups, not {self.groups_kept}")
         if not 1 <= self.top_k <= min(WARP, self.groups_kept * self.size):
-            raise LaunchError(f"the router chooses 1 to {min(WARP, self.groups_kept * self.size)} of the {self.groups_kept * self.size} experts "
-                              f"in {self.groups_kept} groups (and at most {WARP}), not {self.top_k}")
+            raise LaunchError(f"the router chooses 1 to {min(WARP, self.groups_kept * self.size)} experts (at most {WARP}) from "
+                              f"{self.groups_kept} groups of {self.size}, not {self.top_k}")
 
     @property
     def size(self) -> int:
@@ -103,7 +103,7 @@ def key_of(x: f32) -> u32:
     """An unsigned integer in the order of the numbers; NaN is the largest."""
     bits = x.as_(s32)
     key = (bits ^ (bits >> 31 | -0x80000000)).as_(u32)
-    return ptx.select(x != x, 0xFFFFFFFF, key)  # noqa: PLR0124
+    return ptx.select(x != x, 0xFFFFFFFF, key)
 
 
 def number_of(key: u32) -> f32:
@@ -134,7 +134,8 @@ def from_lane(value: Any, lane: Any, lanes: int) -> Any:
 @lru_cache
 def forward_kernel(gate: Gate) -> ptx.Kernel:
     @ptx.kernel(block=BLOCK, name=f"router_{gate.experts}_{gate.top_k}_{gate.groups}_{gate.groups_kept}")
-    def router(logits: Pointer[f32], bias: Pointer[f32], experts: Pointer[s32], weights: Pointer[f32], scores: Pointer[f32], tokens: u32, scale: f32):
+    def router(logits: Pointer[f32], bias: Pointer[f32], experts: Pointer[s32], weights: Pointer[f32], scores: Pointer[f32], tokens: u32,
+               scale: f32):
         place = Place(gate, tokens)
         row = place.token * gate.experts
         affinities, keys = [], []
@@ -204,8 +205,8 @@ def backward_kernel(experts: int, top_k: int, with_scores: bool) -> ptx.Kernel:
     steps = -(-experts // lanes)
 
     @ptx.kernel(block=BLOCK, name=f"router_backward_{experts}_{top_k}" + "_scores" * with_scores)
-    def router_backward(grad_weights: Pointer[f32], grad_scores: Pointer[f32], chosen: Pointer[b32], scores: Pointer[f32], grad: Pointer[f32],
-                        tokens: u32, scale: f32):
+    def router_backward(grad_weights: Pointer[f32], grad_scores: Pointer[f32], chosen: Pointer[b32], scores: Pointer[f32],
+                        grad: Pointer[f32], tokens: u32, scale: f32):
         lane = ptx.laneid() & (lanes - 1)
         token = (ptx.ctaid.x * WARPS + ptx.warpid()) * (WARP // lanes) + ptx.laneid() // lanes
         there = token < tokens
@@ -253,8 +254,8 @@ def backward(grad_weights: Tensor, grad_scores: Tensor | None, experts: Tensor, 
     grad = torch.empty(tokens, count)
     kernel = backward_kernel(count, top_k, grad_scores is not None)
     warps = -(-tokens // (WARP // min(WARP, power_of_two(max(count, top_k)))))
-    launch(kernel, warps, grad_weights.contiguous(), None if grad_scores is None else grad_scores.contiguous(), experts, scores, grad, tokens,
-           scale)
+    launch(kernel, warps, grad_weights.contiguous(), None if grad_scores is None else grad_scores.contiguous(), experts, scores, grad,
+           tokens, scale)
     return grad
 
 
@@ -273,7 +274,8 @@ def select_experts(biased: Tensor, top_k: int, groups: int, groups_kept: int) ->
     return biased.sort(dim=1, descending=True, stable=True).indices[:, :top_k]
 
 
-def forward_reference(logits: Tensor, bias: Tensor, top_k: int, groups: int, groups_kept: int, scale: float) -> tuple[Tensor, Tensor, Tensor]:
+def forward_reference(logits: Tensor, bias: Tensor, top_k: int, groups: int, groups_kept: int,
+                      scale: float) -> tuple[Tensor, Tensor, Tensor]:
     scores = torch.sigmoid(logits)
     experts = select_experts(scores + bias, top_k, groups, groups_kept)
     chosen = scores.gather(1, experts)
@@ -299,8 +301,10 @@ def _backward_example(generator: torch.Generator) -> tuple:
 
 _GATES = {"16 experts, 2 of 4 groups": Gate(16, 2, 4, 2), "256 experts, 4 of 8 groups (DeepSeek-V3)": Gate(256, 8, 8, 4)}
 
-register(LibraryKernel("router", "DeepSeek-V3's gate: affinities, experts, weights", lambda: {name: forward_kernel(gate) for name, gate in _GATES.items()},
-                       forward, forward_reference, _example, 1e-5, lambda logits, *rest: 2 * logits.nbytes))
-register(LibraryKernel("router_backward", "the gate's gradient for its logits",
-                       lambda: {name + also: backward_kernel(gate.experts, gate.top_k, bool(also)) for name, gate in _GATES.items() for also in ("", ", scores too")},
-                       backward, backward_reference, _backward_example, 1e-5, lambda weights, scores, *rest: 3 * scores.nbytes))
+register(LibraryKernel(
+    "router", "DeepSeek-V3's gate: affinities, experts, weights", lambda: {name: forward_kernel(gate) for name, gate in _GATES.items()},
+    forward, forward_reference, example=_example, tolerance=1e-5, traffic=lambda logits, *rest: 2 * logits.nbytes))
+register(LibraryKernel(
+    "router_backward", "the gate's gradient for its logits",
+    lambda: {name: backward_kernel(gate.experts, gate.top_k, True) for name, gate in _GATES.items()},
+    backward, backward_reference, example=_backward_example, tolerance=1e-5, traffic=lambda weights, scores, *rest: 3 * scores.nbytes))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from warpwright import ptx
-from warpwright.kernels.lanes import BLOCK, NAMES, Access, each_group, launch, pitch, row_of, sigmoid, warp_of_row, widest
+from warpwright.kernels.lanes import BLOCK, NAMES, Access, by_access, each_group, launch, pitch, row_of, sigmoid, warp_of_row, widest
 from warpwright.kernels.registry import LibraryKernel, register
 from warpwright.ptx import Pointer, b8, u32
 
@@ -106,15 +106,13 @@ def backward_reference(dy: Tensor, gate: Tensor, up: Tensor | None = None) -> tu
     return (torch.cat([dgate, dup], 1), None) if up is None else (dgate, dup)
 
 
-def _variants(kernel):
-    return lambda: {f"{dtype}, {width} at once": kernel(dtype, width) for dtype, widths in (("f32", (1, 4)), ("bf16", (1, 2, 8))) for width in widths}
-
-
 def _example(generator: torch.Generator) -> tuple[Tensor, ...]:
     return tuple(torch.randn(4096, 256, generator=generator) for _ in range(3))
 
 
-register(LibraryKernel("swiglu", "silu(gate)·up", _variants(forward_kernel), forward, forward_reference,
-                       lambda generator: _example(generator)[:2], 1e-5, lambda gate, up: 3 * gate.nbytes))
-register(LibraryKernel("swiglu_backward", "SwiGLU's gradients", _variants(backward_kernel), backward, backward_reference, _example, 1e-5,
-                       lambda dy, gate, up: 5 * dy.nbytes))
+register(LibraryKernel(
+    "swiglu", "silu(gate)·up", by_access(forward_kernel), forward, forward_reference,
+    example=lambda generator: _example(generator)[:2], tolerance=1e-5, traffic=lambda gate, up: 3 * gate.nbytes))
+register(LibraryKernel(
+    "swiglu_backward", "SwiGLU's gradients", by_access(backward_kernel), backward, backward_reference,
+    example=_example, tolerance=1e-5, traffic=lambda dy, gate, up: 5 * dy.nbytes))

@@ -12,6 +12,7 @@ from warpwright.kernels import formats, linear
 from warpwright.kernels.formats import Quantized
 from warpwright.kernels.linear import DTYPE, Kept, Plan
 from warpwright.kernels.ops import Layout, Ops, Routing
+from warpwright.kernels.permute import layout_reference
 from warpwright.kernels.recipe import Recipe, Role
 from warpwright.kernels.router import TINY, Gate, select_experts
 
@@ -28,7 +29,8 @@ class TorchProducts:
     def quantize_e5m6(self, x: Tensor) -> Quantized:
         return formats.quantize_e5m6(x)
 
-    def quantize_columns(self, x: Kept, format: str, power_of_two: bool, offsets: Tensor | None) -> Quantized:
+    def quantize_columns(self, x: Kept, format: str, power_of_two: bool, layout: Layout | None) -> Quantized:
+        offsets = None if layout is None else layout.offsets
         return formats.quantize_columns(self.restore(x, torch.float32), format, power_of_two, offsets)
 
     def quantize_weight(self, w: Tensor, power_of_two: bool, transposed: bool) -> tuple[Quantized, Quantized | None]:
@@ -52,34 +54,34 @@ class TorchProducts:
         grad_gate = torch.ops.aten.silu_backward(grad * second, first)
         return (torch.cat([grad_gate, grad_up], -1), None) if up is None else (grad_gate, grad_up)
 
-    def forward(self, x: Tensor, w: Tensor, offsets: Tensor | None, out_dtype: torch.dtype) -> Tensor:
-        if offsets is None:
+    def forward(self, x: Tensor, w: Tensor, layout: Layout | None, out_dtype: torch.dtype) -> Tensor:
+        if layout is None:
             return (x @ w.t()).to(out_dtype)
         y = x.new_empty(len(x), w.shape[1])
-        for expert, (start, stop) in _runs(offsets):
+        for expert, (start, stop) in _runs(layout.offsets):
             torch.mm(x[start:stop], w[expert].t(), out=y[start:stop])
         return y.to(out_dtype)
 
-    def data_gradient(self, grad: Tensor, w: Tensor, offsets: Tensor | None, out_dtype: torch.dtype) -> Tensor:
-        return self.forward(grad, w.transpose(-1, -2), offsets, out_dtype)
+    def data_gradient(self, grad: Tensor, w: Tensor, layout: Layout | None, out_dtype: torch.dtype) -> Tensor:
+        return self.forward(grad, w.transpose(-1, -2), layout, out_dtype)
 
-    def weight_gradient(self, grad: Tensor, x: Tensor, offsets: Tensor | None, out_dtype: torch.dtype) -> Tensor:
-        if offsets is None:
+    def weight_gradient(self, grad: Tensor, x: Tensor, layout: Layout | None, out_dtype: torch.dtype) -> Tensor:
+        if layout is None:
             return (grad.t() @ x).to(out_dtype)
-        out = x.new_zeros(offsets.numel() - 1, grad.shape[1], x.shape[1])
-        for expert, (start, stop) in _runs(offsets):
+        out = x.new_zeros(layout.offsets.numel() - 1, grad.shape[1], x.shape[1])
+        for expert, (start, stop) in _runs(layout.offsets):
             torch.mm(grad[start:stop].t(), x[start:stop], out=out[expert])
         return out.to(out_dtype)
 
-    def fp8(self, a: Quantized, b: Quantized, offsets: Tensor | None, out_dtype: torch.dtype) -> Tensor:
+    def fp8(self, a: Quantized, b: Quantized, layout: Layout | None, out_dtype: torch.dtype) -> Tensor:
         columns = a.values.shape[1]
-        return self.forward(formats.dequantize_tiles(a, columns), formats.dequantize_blocks(b, columns), offsets, out_dtype)
+        return self.forward(formats.dequantize_tiles(a, columns), formats.dequantize_blocks(b, columns), layout, out_dtype)
 
-    def fp8_weight_gradient(self, a: Quantized, b: Quantized, offsets: Tensor | None, out_dtype: torch.dtype) -> Tensor:
+    def fp8_weight_gradient(self, a: Quantized, b: Quantized, layout: Layout | None, out_dtype: torch.dtype) -> Tensor:
         tokens = a.values.shape[1]
-        if offsets is not None:
-            offsets = formats.chunk_tokens(tokens, offsets).offsets * formats.TILE
-        return self.weight_gradient(formats.dequantize_tiles(a, tokens).t(), formats.dequantize_tiles(b, tokens).t(), offsets, out_dtype)
+        if layout is not None:
+            layout = layout._replace(offsets=layout.chunks * formats.TILE)
+        return self.weight_gradient(formats.dequantize_tiles(a, tokens).t(), formats.dequantize_tiles(b, tokens).t(), layout, out_dtype)
 
 
 class TorchOps(Ops):
@@ -105,7 +107,7 @@ class TorchOps(Ops):
     def swiglu_linear(self, gate: Tensor, up: Tensor | None, weight: Tensor, recipe: Recipe, role: Role = "plain",
                       layout: Layout | None = None) -> Tensor:
         if recipe.recompute_swiglu:
-            return linear.apply(Plan(self.products, recipe, role, fuse=True), gate, up, weight, None if layout is None else layout.offsets)
+            return linear.apply(Plan(self.products, recipe, role, fuse=True), gate, up, weight, layout)
         x = self.swiglu(gate, up)
         return self.linear(x, weight, recipe, role) if layout is None else self.grouped_linear(x, weight, layout, recipe, role)
 
@@ -125,18 +127,13 @@ class TorchOps(Ops):
         return torch.bmm(weights[:, None], own.float())[:, 0].to(rows.dtype)
 
     def grouped_linear(self, rows: Tensor, weights: Tensor, layout: Layout, recipe: Recipe, role: Role = "plain") -> Tensor:
-        return linear.apply(Plan(self.products, recipe, role), rows, None, weights, layout.offsets)
+        return linear.apply(Plan(self.products, recipe, role), rows, None, weights, layout)
 
 
 def sort_by_expert(experts: Tensor, num_experts: int) -> Layout:
     """The layout of copies sorted by expert, given int32[T, k]."""
-    tokens, top_k = experts.shape
-    flat = experts.flatten()
-    order = flat.argsort(stable=True)
-    position = torch.empty_like(order).scatter_(0, order, torch.arange(len(flat)))
-    counts = torch.bincount(flat, minlength=num_experts)
-    offsets = functional.pad(counts.cumsum(0), (1, 0)).int()
-    return Layout(offsets, (order // max(top_k, 1)).int(), position.int().view(tokens, top_k))
+    layout = layout_reference(experts, num_experts)
+    return Layout(*layout, formats.chunk_tokens(experts.numel(), layout[0]).offsets)
 
 
 def _halves(gate: Tensor, up: Tensor | None) -> tuple[Tensor, Tensor]:

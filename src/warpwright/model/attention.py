@@ -29,7 +29,7 @@ class Rotation:
 
 
 class Cache:
-    """What generation keeps of earlier tokens, for one layer: the normalised latent [B, S, kv_lora] and the rotated key [B, S, 1, qk_rope]."""
+    """What generation keeps of earlier tokens, for one layer: normalised latents [B, S, kv_lora] and rotated keys [B, S, 1, qk_rope]."""
 
     def __init__(self) -> None:
         self.latent: Tensor | None = None

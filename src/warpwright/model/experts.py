@@ -16,7 +16,7 @@ GATE = Recipe.named("fp32")
 
 
 class Balance(NamedTuple):
-    """How evenly a layer's experts were used. load: int64[E], the tokens of each. loss: the sequence-wise balance loss, before its weight."""
+    """How evenly a layer's experts were used. load: int64[E], the tokens of each. loss: the sequence-wise balance loss, unweighted."""
 
     load: Tensor
     loss: Tensor
@@ -77,7 +77,7 @@ def sequence_balance_loss(scores: Tensor, experts_per_token: int) -> Tensor:
 class MixtureOfExperts(nn.Module):
     """x[B, S, hidden] → (y[B, S, hidden], Balance): the shared experts' output plus the weighted sum of each token's routed ones.
 
-    No token is dropped, whatever the load. The weights of all routed experts are two tensors: [E, 2 · width, hidden] and [E, hidden, width].
+    No token is dropped, whatever the load. All routed experts' weights are two tensors: [E, 2 · width, hidden] and [E, hidden, width].
     """
 
     def __init__(self, config: ModelConfig, numerics: Numerics):

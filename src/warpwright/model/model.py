@@ -18,7 +18,7 @@ from warpwright.model.mtp import TokenAfterNext
 
 
 class Output(NamedTuple):
-    """logits: FP32[B, S, vocab] of the next token. after_next: those of the token after it, or None. balance: of each expert layer, in order."""
+    """logits: FP32[B, S, vocab] of the next token. after_next: of the token after it, or None. balance: of each expert layer, in order."""
 
     logits: Tensor
     after_next: Tensor | None

@@ -19,6 +19,8 @@ RELAXED = {"ld", "st", "ldu", "cvt"}
 READ_SPECIAL = {"mov", "cvt"}
 # Opcodes whose (first) result may be thrown away with `_`.
 DISCARD = {"atom", "setp", "elect", "mbarrier", "lop3", "match", "call", "tex", "tld4"}
+# The names of a vector register's elements.
+_PARTS = ("x", "y", "z", "w")
 # Opcodes whose registers may be followed by the selector of a part: `%r1.b0`, `%r1.h1`, `%r1.b3210`.
 VIDEO = {"vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset",
          *(f"{opcode}{parts}" for parts in (2, 4) for opcode in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax", "vset"))}
@@ -226,6 +228,9 @@ class InstructionChecker:
                 register = self.register_type(name, scope)
                 if register is None:
                     yield self.undeclared(operand, scope, instruction, f"operand {value.name}")
+                elif vector := getattr(scope.find(name), "vector", None):
+                    if opcode != "mov" or BITS[register] * vector != BITS[type_]:
+                        yield self.error(f"{where}: '{name}' is a vector of {vector}: write '{name}.x' and so on", operand, instruction)
                 elif not agrees(register, type_, relaxed, in_vector and relaxed, value.spec.kind.split("*")[0] in match_.slots):
                     yield self.error(f"{where}: '{name}' is a .{register} register, and must be "
                                      f"{takes(type_, relaxed)}", operand, instruction)
@@ -255,9 +260,13 @@ class InstructionChecker:
                 yield from self.check_scalar(inner, type_, value, match_, scope, where)
             case tree.Component(operand=inner):
                 found = scope.find(inner.name)
-                if not (isinstance(found, tree.RegisterDeclaration) and found.vector):
-                    yield self.error(f"{where}: '{inner.name}' is not a vector register, so it has no part "
+                whole = found if isinstance(found, tree.RegisterDeclaration | tree.Variable) and found.vector else None
+                if whole is None or operand.name not in _PARTS[: whole.vector]:
+                    yield self.error(f"{where}: '{inner.name}' is not a vector register with a part "
                                      f"'.{operand.name}'", operand, instruction)
+                elif not agrees(whole.type, type_, relaxed):
+                    yield self.error(f"{where}: '{show(operand)}' is .{whole.type}, and must be "
+                                     f"{takes(type_, relaxed)}", operand, instruction)
             case tree.Negative():
                 yield self.error(f"{where}: '{show(operand)}' has a sign, which no register takes here: use 'neg'", operand, instruction)
             case _:

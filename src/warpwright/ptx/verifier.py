@@ -11,6 +11,12 @@ from warpwright.ptx.instructions import InstructionChecker
 from warpwright.ptx.names import Declared, Label, Scope, kind_of
 from warpwright.ptx.targets import OPTIONS, VERSIONS, Target
 
+# Function directives that came after PTX 1.0: the first version that has them.
+_SINCE = {
+    "noreturn": (6, 4), "reqnctapercluster": (7, 8), "explicitcluster": (7, 8), "maxclusterrank": (7, 8), "blocksareclusters": (9, 0),
+    "abi_preserve": (9, 0), "abi_preserve_control": (9, 0),
+}
+
 
 def verify(module: tree.Module) -> None:
     """Raise PtxError for the first thing in a module that is not legal PTX for its version and target."""
@@ -176,6 +182,11 @@ class _Checker(InstructionChecker):
         if name in ("maxntid", "reqntid", "minnctapersm", "maxnctapersm", "maxnreg", "reqnctapercluster", "maxclusterrank",
                     "explicitcluster", "blocksareclusters") and not function.kernel:
             yield self.error(f"'.{name}' is for kernels (.entry) only", directive, function)
+        first = _SINCE.get(name, (1, 0))
+        if self.module.version < first:
+            yield self.error(f"'.{name}' needs '.version {first[0]}.{first[1]}' or later", directive, function)
+        if name == "noreturn" and function.kernel:
+            yield self.error("'.noreturn' is for functions (.func) only", directive, function)
         if name in ("maxntid", "reqntid", "reqnctapercluster"):
             numbers = [int(word) for word in directive.words]
             if not 1 <= len(numbers) <= 3 or min(numbers, default=0) < 1:

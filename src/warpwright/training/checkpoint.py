@@ -33,7 +33,7 @@ def steps(folder: Path) -> list[int]:
 
 def latest(folder: Path) -> int | None:
     """The newest checkpoint's step, or None."""
-    return (steps(folder) or [None])[-1]  # type: ignore[return-value]
+    return max(steps(folder), default=None)
 
 
 def _place(folder: Path, step: int) -> Path:
@@ -65,10 +65,11 @@ def save(folder: Path, step: int, tensors: dict[str, torch.Tensor], state: dict,
     except (OSError, SafetensorError) as error:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error).removeprefix("Error while serializing: I/O error: ")
         older = latest(folder)
         kept = f"the checkpoint of step {older} is intact; " if older is not None else ""
-        raise DataError(f"{folder}: the checkpoint of step {step} could not be written: {reason}; {kept}make room and use --resume") from None
+        raise DataError(f"{folder}: the checkpoint of step {step} could not be written: {reason}; "
+                        f"{kept}make room and use --resume") from None
     for old in steps(folder)[:-keep]:
         shutil.rmtree(_place(folder, old), ignore_errors=True)
     return place

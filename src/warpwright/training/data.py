@@ -15,6 +15,7 @@ from warpwright.errors import DataError
 from warpwright.training.tokenizer import Tokenizer
 
 HELD_OUT = 0.05  # of all bytes, by document
+_PASSED_OVER = {"test", "tests", "idle_test", "site-packages", "dist-packages", "encodings", "pydoc_data"}
 _PIECES = 100  # that a corpus of a single document is cut into, so that something can be held out
 
 
@@ -32,14 +33,14 @@ class Corpus:
 
 
 def load_corpus(path: Path | None = None) -> Corpus:
-    """The documents of a UTF-8 text file or of all text files in a folder; by default Python's standard library, without its tests.
+    """The documents of a UTF-8 text file or of all text files in a folder; by default Python's standard library.
 
+    Of that, tests are left out, and the generated tables of `encodings` and `pydoc_data`.
     A folder's hidden and binary files are passed over. Raises DataError where nothing is there to train on.
     """
     if path is None:
         root = Path(sysconfig.get_path("stdlib"))
-        files = [file for file in sorted(root.rglob("*.py"))
-                 if not {"test", "tests", "idle_test", "site-packages", "dist-packages"} & set(file.relative_to(root).parts)]
+        files = [file for file in sorted(root.rglob("*.py")) if not _PASSED_OVER & set(file.relative_to(root).parts)]
         documents = _read_folder(root, files)
         if not documents:
             raise DataError(f"Python's standard library has no sources in {root}; name text to train on with --data")
@@ -76,7 +77,8 @@ def _read_file(path: Path) -> tuple[tuple[str, str], ...]:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not UTF-8 text (byte {error.start} is {data[error.start]:#04x}); convert it or name a text file") from None
+        raise DataError(f"{path}: is not UTF-8 text (byte {error.start} is {data[error.start]:#04x}); "
+                        "convert it or name a text file") from None
     if "\0" in text:
         raise DataError(f"{path}: is a binary file (it holds zero bytes); --data takes UTF-8 text")
     if not text.strip():

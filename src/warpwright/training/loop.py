@@ -29,10 +29,10 @@ PROMPT = "def "
 def train(run: Run, say: Callable[[str], None] = lambda _: None) -> Iterator[dict[str, Any]]:
     """Train a run from its newest checkpoint, or from the start, to its end; yields a record after each step, and a last one.
 
-    A step's record: step (from 0), loss, mtp_loss, gradient_norm, learning_rate, tokens_per_s, and where it was measured, before the step,
-    bits_per_byte (validation) and load (the share of each expert, by layer). The last: final (True), bits_per_byte_first, bits_per_byte_last,
-    bits_per_byte_average (of the averaged weights, or None), launches (by PTX kernel, in steps), kernels (launches and seconds), seconds,
-    step_seconds, steps, sample, report. say: called with what is being done, for people.
+    A step's record: step (from 0), loss, mtp_loss, gradient_norm, learning_rate, seconds, tokens_per_s, and where it was measured, before
+    the step, bits_per_byte (validation) and load (the share of each expert, by layer). The last: final (True), bits_per_byte_first,
+    bits_per_byte_last, bits_per_byte_average (of the averaged weights, or None), launches (by PTX kernel, in steps), kernels (launches
+    and seconds), seconds, step_seconds, steps, sample, config, report. say: called with what is being done, for people.
     """
     started = time.perf_counter()
     settings, training = run.settings, run.settings.training
@@ -63,7 +63,8 @@ def train(run: Run, say: Callable[[str], None] = lambda _: None) -> Iterator[dic
             with clock:
                 step = trainer.step(number, batch)
             record |= {"loss": step.loss, "mtp_loss": step.mtp_loss, "gradient_norm": step.gradient_norm,
-                       "learning_rate": learning_rate(number, training), "tokens_per_s": training.batch * training.sequence / clock.last}
+                       "learning_rate": learning_rate(number, training), "seconds": clock.last,
+                       "tokens_per_s": training.batch * training.sequence / clock.last}
             if measured:
                 record["load"] = step.load
             log.write(json.dumps(record) + "\n")
@@ -80,8 +81,8 @@ def finish(run: Run, trainer: Trainer, words: Tokenizer, held_out: TokenStream, 
            offset: float) -> dict[str, Any]:
     """Measure and sample the trained model, write final.json and report.html; returns the last record."""
     byte_lengths = torch.from_numpy(words.byte_lengths)
-    final: dict[str, Any] = {"final": True, "bits_per_byte_first": bits_first, "bits_per_byte_last": trainer.bits_per_byte(held_out, byte_lengths),
-                             "bits_per_byte_average": None}
+    final: dict[str, Any] = {"final": True, "bits_per_byte_first": bits_first,
+                             "bits_per_byte_last": trainer.bits_per_byte(held_out, byte_lengths), "bits_per_byte_average": None}
     if trainer.average is not None:
         with trainer.averaged():
             final["bits_per_byte_average"] = trainer.bits_per_byte(held_out, byte_lengths)
@@ -160,8 +161,9 @@ def require_memory(settings: Settings) -> None:
         counts = count(Model(settings.model, Numerics(None, settings.recipe)))  # type: ignore[arg-type]
     moments = 2 if settings.recipe.adam_moments == "bf16" else 4
     each = 4 + 4 + 2 * moments + (4 if settings.recipe.ema_decay is not None else 0)
-    needed = (counts.total + counts.mtp) * each
+    parameters = counts.total + counts.mtp
+    needed = parameters * each
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:
-        raise DataError(f"--config {settings.name}: training {(counts.total + counts.mtp) / 1e9:.2f} billion parameters takes {needed / 1e9:,.0f} GB "
+        raise DataError(f"--config {settings.name}: training {parameters / 1e9:.2f} billion parameters takes {needed / 1e9:,.0f} GB "
                         f"({each} bytes each) and this computer has {memory / 1e9:,.0f} GB; choose a smaller --config")

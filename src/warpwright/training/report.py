@@ -1,8 +1,9 @@
 """`report.html` of a run: loss curves, expert load, time by kernel. One file, drawn as inline SVG, that opens anywhere, offline.
 
 It is made from the run's own records: `log.jsonl`, a JSON object a step (`step`, `loss`, `tokens_per_s`, and where it was measured
-before the step, `bits_per_byte` and `load`, the share of each expert's tokens by layer: {layer: [share, …]}), and `final.json` (`config`: name → value,
-`bits_per_byte_first`, `bits_per_byte_last`, `seconds`, `sample`, `kernels`: name → [launches, seconds], `step_seconds`: time of all steps).
+before the step, `bits_per_byte` and `load`, the share of each expert's tokens by layer: {layer: [share, …]}), and `final.json`
+(`config`: name → value, `bits_per_byte_first`, `bits_per_byte_last`, `seconds`, `sample`, `kernels`: name → [launches, seconds],
+`step_seconds`: time of all steps).
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from pathlib import Path
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 760, 280, 56, 34, 14
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1c2330; --soft: #667085; --line: #d7dce5; --paper: #fff; --one: #2563eb; --two: #d9480f; --bar: #2563eb; }
+:root { color-scheme: light dark; --ink: #1c2330; --soft: #667085; --line: #d7dce5; --paper: #fff;
+  --one: #2563eb; --two: #d9480f; --bar: #2563eb; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ef; --soft: #98a2b3; --line: #344054; --paper: #12161d; --one: #7aa2ff; --two: #ff9a5c; --bar: #4f7df0; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 860px; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 860px; margin: 2rem auto;
+  padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin-bottom: .2rem } h2 { font-size: 1.1rem; margin-top: 2.2rem }
 .facts { display: flex; flex-wrap: wrap; gap: 1.6rem; margin: 1.2rem 0 } .facts b { display: block; font-size: 1.35rem }
 .facts span, figcaption, .soft { color: var(--soft) }
 figure { margin: 0 } svg { width: 100%; height: auto } svg text { fill: var(--soft); font-size: 12px } .axis { stroke: var(--line) }
 table { border-collapse: collapse; width: 100% } td, th { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid var(--line) }
-td:first-child, th:first-child { text-align: left } td.wide { width: 35% } .bar { background: var(--bar); height: .8rem; border-radius: 2px }
+td:first-child, th:first-child { text-align: left } td.wide { width: 35% }
+.bar { background: var(--bar); height: .8rem; border-radius: 2px }
 pre { background: color-mix(in srgb, var(--line) 30%, transparent); padding: 1rem; overflow-x: auto; border-radius: 6px; font-size: 13px }
 """
 
@@ -57,7 +61,8 @@ def write(run: Path) -> Path:
              f'<p class="soft">{escape(str(config.get("description", "")))}</p>',
              '<div class="facts">' + "".join(f"<span><b>{escape(value)}</b>{escape(name)}</span>" for name, value in facts) + "</div>",
              "<h2>Training loss</h2>",
-             curves([("each step", steps, losses, "var(--line)"), ("smoothed", steps, smooth(losses), "var(--one)")], "step", "nats a token")]
+             curves([("each step", steps, losses, "var(--line)"), ("smoothed", steps, smooth(losses), "var(--one)")],
+                    "step", "nats a token")]
     if measured:
         measured.append({"step": steps[-1] + 1, "bits_per_byte": final["bits_per_byte_last"]})
         parts += ["<h2>Validation</h2>", curves(
@@ -155,7 +160,8 @@ def heat_map(load: dict[str, Sequence[float]], when: str) -> str:
                          f'fill="hsl({220 if relative < 1 else 20} 80% 50%)" fill-opacity="{min(1.0, 0.08 + abs(relative - 1)):.2f}">'
                          f"<title>layer {escape(str(layer))}, expert {i}: {relative:.2f} of its fair share</title></rect>")
             if cell >= 30:
-                parts.append(f'<text x="{LEFT + 16 + i * cell + cell / 2:.1f}" y="{row * 26 + 18}" text-anchor="middle">{relative:.2f}</text>')
+                middle = LEFT + 16 + i * cell + cell / 2
+                parts.append(f'<text x="{middle:.1f}" y="{row * 26 + 18}" text-anchor="middle">{relative:.2f}</text>')
     return (f'<figure><svg viewBox="0 0 {WIDTH} {len(load) * 26 + 4}" role="img" aria-label="expert load">{"".join(parts)}</svg>'
             f"<figcaption>load of each expert over its fair share, {escape(when)}: blue is below, orange above</figcaption></figure>")
 

@@ -34,6 +34,11 @@ class Run:
     text_sha256: str | None = None
 
     @property
+    def name(self) -> str:
+        """Of the configuration."""
+        return self.settings.name
+
+    @property
     def checkpoints(self) -> Path:
         return self.folder / "checkpoints"
 
@@ -62,7 +67,8 @@ class Run:
             digest.update(f"{name}\0{text}\0".encode())
         found = digest.hexdigest()
         if self.text_sha256 not in (None, found):
-            raise DataError(f"{corpus.name}: the text has changed since the run {self.folder} began; restore it, or start another run with --out")
+            raise DataError(f"{corpus.name}: the text has changed since the run {self.folder} began; restore it, "
+                            "or start another run with --out")
         return replace(self, text_sha256=found)
 
 
@@ -116,8 +122,9 @@ def newest(parent: Path) -> Path:
 
 
 def resume(folder: Path, asked: dict[str, Any]) -> Run:
-    """The run in a folder, to go on with. asked: what the command line names: "kernels", "seed", "data", "training.steps", …, None if not named.
+    """The run in a folder, to go on with.
 
+    asked: what the command line names: "kernels", "seed", "data", "name", "training.steps", …; a value of None counts for nothing.
     Only the number of steps, and how often it measures and saves, may differ from how it began. Raises DataError for anything else.
     """
     run = load(folder)

@@ -131,8 +131,8 @@ def override(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
 
 def from_tables(tables: Mapping[str, Any]) -> Settings:
     """What `Settings.as_tables` gave."""
-    parts = {section: read_table(kind, tables[section], f"[{section}]") for section, kind in SECTIONS.items()}
-    return Settings(tables["name"], **parts)  # type: ignore[arg-type]
+    parts: dict[str, Any] = {section: read_table(kind, tables[section], f"[{section}]") for section, kind in SECTIONS.items()}
+    return Settings(tables["name"], **parts)
 
 
 def parse_value(text: str) -> Any:

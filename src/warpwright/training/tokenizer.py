@@ -22,7 +22,10 @@ class Tokenizer:
     def __init__(self, inner: tokenizers.Tokenizer):
         self._inner = inner
         self.vocab_size: int = inner.get_vocab_size()
-        self.end_of_text: int = inner.token_to_id(END_OF_TEXT)
+        end = inner.token_to_id(END_OF_TEXT)
+        if end is None:
+            raise DataError(f"the tokenizer has no token {END_OF_TEXT}")
+        self.end_of_text: int = end
 
     def encode(self, text: str) -> list[int]:
         return self._inner.encode(text).ids

@@ -114,7 +114,8 @@ class Trainer:
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take over what `tensors` gave. Raises DataError where that is another model's."""
         own = self.tensors()
-        wrong = sorted(own.keys() ^ tensors.keys()) or [name for name, t in own.items() if (t.shape, t.dtype) != (tensors[name].shape, tensors[name].dtype)]
+        wrong = sorted(own.keys() ^ tensors.keys()) or [
+            name for name, tensor in own.items() if (tensor.shape, tensor.dtype) != (tensors[name].shape, tensors[name].dtype)]
         if wrong:
             raise DataError(f"the checkpoint is of another model or recipe: it differs in {wrong[0]} and {len(wrong) - 1} more tensors")
         for name, tensor in own.items():

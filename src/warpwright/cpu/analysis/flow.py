@@ -63,9 +63,9 @@ class Flow:
                 if op.guard is None:
                     for reg in op.writes:
                         killed |= 1 << reg.index
-            for reg in (block.branch[0] if block.branch else None, block.switch):
-                if reg is not None:
-                    used |= 1 << reg.index & ~killed
+            for condition in (block.branch[0] if block.branch else None, block.switch):
+                if condition is not None:
+                    used |= 1 << condition.index & ~killed
             use.append(used)
             kill.append(killed)
         live = list(use)
@@ -180,7 +180,7 @@ def _arrange(blocks: list[Block]) -> list[int]:
             head = entry
             work.append((nodes, head, cut | {head}))
             continue
-        outside = {}
+        outside: dict[int, list[int]] = {}
         for node in nodes:
             for s in blocks[node].successors:
                 if s in nodes and s not in cut:

@@ -23,13 +23,13 @@ Symbol = tuple[int, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """offsets: None for a varying value. ones: the bits that may be 1 in the base (in any lane's value for a varying one).
+    """offsets: empty for a varying value. ones: the bits that may be 1 in the base (in any lane's value for a varying one).
 
     constant: the base's value where it is known. origin: which variable or parameter a pointer comes from, ("param", i), ("global", name),
     ("shared",) or ("local",): a hint for range checks, never relied on.
     """
 
-    offsets: Offsets | None
+    offsets: Offsets
     ones: int
     scaled: tuple[tuple[Symbol, Offsets], ...] = ()
     constant: int | None = None
@@ -37,16 +37,19 @@ class Form:
 
     @property
     def varying(self) -> bool:
-        return self.offsets is None
+        return not self.offsets
 
     @property
     def uniform(self) -> bool:
-        return self.offsets is not None and self.offsets == ZERO and not self.scaled
+        return self.offsets == ZERO and not self.scaled
 
     @property
     def plain(self) -> bool:
         """Whether the lanes differ by compile-time constants only."""
-        return self.offsets is not None and not self.scaled
+        return bool(self.offsets) and not self.scaled
+
+
+TOP = Form((), 0, origin=("nothing known yet",))  # what a register is before any of its definitions has been seen
 
 
 def mask(width: int) -> int:
@@ -54,7 +57,7 @@ def mask(width: int) -> int:
 
 
 def varying(width: int, ones: int | None = None, origin=None) -> Form:
-    return Form(None, mask(width) if ones is None else ones, origin=origin)
+    return Form((), mask(width) if ones is None else ones, origin=origin)
 
 
 def uniform(width: int, ones: int | None = None, origin=None) -> Form:
@@ -71,14 +74,14 @@ def meet(a: Form, b: Form) -> Form:
     if a == b:
         return a
     origin = a.origin if a.origin == b.origin else None
-    if a.offsets is not None and a.offsets == b.offsets and a.scaled == b.scaled:
+    if a.offsets and a.offsets == b.offsets and a.scaled == b.scaled:
         return Form(a.offsets, a.ones | b.ones, a.scaled, a.constant if a.constant == b.constant else None, origin)
-    return Form(None, value_ones(a) | value_ones(b), origin=origin)
+    return Form((), value_ones(a) | value_ones(b), origin=origin)
 
 
 def value_ones(a: Form) -> int:
     """Bits that may be 1 in any lane's value, up to bit 63."""
-    if a.offsets is None or a.uniform:
+    if not a.offsets or a.uniform:
         return a.ones
     if a.scaled or min(a.offsets) < 0:
         return mask(64)
@@ -120,8 +123,8 @@ def _times(a: Offsets, factor: int, width: int) -> Offsets:
 def add(a: Form, b: Form, width: int) -> Form:
     origin = a.origin or b.origin
     ones = _sum_ones(a.ones, b.ones) & mask(width)
-    if a.offsets is None or b.offsets is None:
-        return Form(None, _sum_ones(value_ones(a), value_ones(b)) & mask(width), origin=origin)
+    if not a.offsets or not b.offsets:
+        return Form((), _sum_ones(value_ones(a), value_ones(b)) & mask(width), origin=origin)
     known = None if a.constant is None or b.constant is None else (a.constant + b.constant) & mask(width)
     return Form(_added(a.offsets, b.offsets, width), ones if known is None else known, _add_scaled(a.scaled, b.scaled, width), known, origin)
 
@@ -136,14 +139,14 @@ def _add_scaled(a, b, width):
 
 
 def negate(a: Form, width: int) -> Form:
-    if a.offsets is None:
-        return varying(width, _from_low(a.ones, width))
+    if not a.offsets:
+        return varying(width, from_low(a.ones, width))
     known = None if a.constant is None else -a.constant & mask(width)
-    return Form(_times(a.offsets, -1, width), _from_low(a.ones, width) if known is None else known,
+    return Form(_times(a.offsets, -1, width), from_low(a.ones, width) if known is None else known,
                 tuple((symbol, _times(offsets, -1, width)) for symbol, offsets in a.scaled), known)
 
 
-def _from_low(ones: int, width: int) -> int:
+def from_low(ones: int, width: int) -> int:
     """Every bit from the lowest possible one up."""
     return mask(width) & ~((ones & -ones) - 1) if ones else 0
 
@@ -158,7 +161,7 @@ def scale(a: Form, factor: int, width: int) -> Form:
     else:
         low = (a.ones & -a.ones) * (factor & -factor)
         ones = mask((a.ones * factor).bit_length()) & ~(low - 1) & mask(width)
-    if a.offsets is None:
+    if not a.offsets:
         return varying(width, ones, a.origin)
     known = None if a.constant is None else a.constant * factor & mask(width)
     return Form(_times(a.offsets, factor, width), ones if known is None else known,
@@ -193,7 +196,7 @@ def no_wrap(a: Form, width: int, signed: bool) -> bool:
     """Whether base + offset, as integers, is every lane's value: what widening an affine value needs."""
     if not a.plain:
         return False
-    if a.offsets == ZERO or _apart(a) and not (signed and max(a.offsets) >> width - 1):
+    if a.offsets == ZERO or (_apart(a) and not (signed and max(a.offsets) >> width - 1)):
         return True
     limit = width - 1 if signed else width
     if a.constant is not None:
@@ -218,7 +221,7 @@ def widen(a: Form, narrow: int, wide: int, signed: bool) -> Form:
 
 
 def narrow(a: Form, width: int) -> Form:
-    if a.offsets is None or a.scaled:
+    if not a.offsets or a.scaled:
         return varying(width, value_ones(a) & mask(width))
     known = None if a.constant is None else a.constant & mask(width)
     return Form(_wrap(a.offsets, width), a.ones & mask(width), (), known)
@@ -234,7 +237,7 @@ def shift_right(a: Form, amount: int, width: int, signed: bool) -> Form:
         if not signed:
             return constant(0, width)
         amount = width - 1
-    if a.offsets is None or not (a.uniform or _apart(a)) or signed and max(a.offsets) >> width - 1:
+    if not a.offsets or not (a.uniform or _apart(a)) or (signed and max(a.offsets) >> width - 1):
         ones = value_ones(a) & mask(width)
         return varying(width, _shifted(ones, amount, width, signed, top))
     ones = _shifted(a.ones, amount, width, signed, top)

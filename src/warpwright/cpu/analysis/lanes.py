@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from warpwright.cpu.analysis import forms
 from warpwright.cpu.analysis.flow import Flow, Frontier
-from warpwright.cpu.analysis.forms import Form, Symbol
+from warpwright.cpu.analysis.forms import TOP, Form, Symbol
 from warpwright.cpu.analysis.program import Addr, Arg, Imm, Not, Op, Program, Reg, Special, Vec
 from warpwright.cpu.analysis.variables import Place
 from warpwright.ptx.isa.table import TYPE_BITS
@@ -25,7 +25,7 @@ class Lanes:
 
     def __init__(self, program: Program, flow: Flow, block: tuple[int, int, int]):
         self.program, self.flow, self.block = program, flow, block
-        self.known: list[Form | None] = [None] * len(program.registers)
+        self.known: list[Form] = [TOP] * len(program.registers)
         self.symbols = self._unchanging()
         self._changes = [0] * len(program.registers)
         self._where: dict[int, int] = {}
@@ -79,12 +79,12 @@ class Lanes:
             waiting = [op for position, block in enumerate(blocks) for op in block.ops
                        if self.frontier.live_pending[position] != before[position]]
         for reg in self.program.registers:
-            if self.known[reg.index] is None:  # only defined where control never comes
+            if self.known[reg.index] is TOP:  # only defined where control never comes
                 self.known[reg.index] = forms.constant(0, reg.bits)
 
     def _parts(self, block) -> bool:
         reg = block.branch[0] if block.branch else block.switch
-        return reg is not None and self.known[reg.index] is not None and not self.known[reg.index].uniform
+        return reg is not None and self.known[reg.index] is not TOP and not self.known[reg.index].uniform
 
     def blended(self, op: Op, reg: Reg) -> bool:
         """Whether lanes that wait elsewhere need the register's old value."""
@@ -92,24 +92,22 @@ class Lanes:
 
     def _visit(self, op: Op) -> list[Reg]:
         """Lower the registers an instruction writes; returns those that changed."""
-        if not op.writes or any(self.known[reg.index] is None for reg in op.reads):
+        if not op.writes or any(self.known[reg.index] is TOP for reg in op.reads):
             return []
         changed = []
         for reg in op.writes:
             new = self.result(op, reg)
-            if op.guard is not None and not self.known[op.guard[0].index].uniform or self.blended(op, reg):  # type: ignore[union-attr]
+            if (op.guard is not None and not self.known[op.guard[0].index].uniform) or self.blended(op, reg):
                 new = forms.varying(reg.bits, forms.value_ones(new) & forms.mask(reg.bits))
             old = self.known[reg.index]
-            if op.guard is not None and old is None and not self.flow.live_in[0] >> reg.index & 1:
-                pass
-            met = new if old is None else forms.meet(old, new)
+            met = new if old is TOP else forms.meet(old, new)
             if met != old:
                 self._changes[reg.index] += 1
                 n = self._changes[reg.index]
                 if n > 4 and not met.varying:  # a counter in a loop: stop refining what bits it can have
-                    met = Form(met.offsets, forms._from_low(met.ones, reg.bits) if n < 8 else forms.mask(reg.bits), met.scaled, None, met.origin)
+                    met = Form(met.offsets, forms.from_low(met.ones, reg.bits) if n < 8 else forms.mask(reg.bits), met.scaled, None, met.origin)
                 elif n > 4:
-                    met = forms.varying(reg.bits, None if n > 7 else forms._from_low(met.ones, reg.bits), met.origin)
+                    met = forms.varying(reg.bits, None if n > 7 else forms.from_low(met.ones, reg.bits), met.origin)
                 if met != old:
                     self.known[reg.index] = met
                     changed.append(reg)
@@ -121,7 +119,7 @@ class Lanes:
         """An operand's form, as a value of `width` bits."""
         match arg:
             case Reg(index=index):
-                return self.known[index]  # type: ignore[return-value]
+                return self.known[index]
             case Imm(value=value, float=0):
                 return forms.constant(value, width)
             case Imm():
@@ -129,7 +127,7 @@ class Lanes:
             case Special(name=name):
                 return self.special(name)
             case Not(reg=reg):
-                return forms.uniform(1) if self.known[reg.index].uniform else forms.varying(1)  # type: ignore[union-attr]
+                return forms.uniform(1) if self.known[reg.index].uniform else forms.varying(1)
             case Place():
                 return self.address_of(arg, width)
             case Addr(base=base, offset=offset):
@@ -266,12 +264,13 @@ def _cvta(lanes: Lanes, op: Op, width: int):
     space = op.get("space", "")
     if op.get("to") or space in ("global", "const", "param"):
         if space in ("shared", "local") or str(space).startswith("shared"):
-            return Form(form.offsets, forms.mask(width), form.scaled) if form.offsets is not None and space != "local" else forms.varying(width)
+            kept = form.offsets and space != "local"
+            return Form(form.offsets, forms.mask(width), form.scaled) if kept else forms.varying(width)
         return form
     if space == "local":
         return None if not form.uniform else Form(
             tuple(lane * lanes.program.space.local_bytes for lane in range(32)), forms.mask(width), origin=("local",))
-    if form.offsets is None:
+    if not form.offsets:
         return forms.varying(width, origin=("shared",))
     return Form(form.offsets, forms.mask(width), form.scaled, None, ("shared",))
 
@@ -297,8 +296,8 @@ def _mul(lanes: Lanes, op: Op, width: int):
     if op.get("mode") == "wide":
         narrow, signed = width // 2, str(op.slots["T"])[0] == "s"
         how = "s" if signed else "z"
-        product = forms.multiply(forms.widen(lanes.of(a, narrow), narrow, width, signed), forms.widen(lanes.of(b, narrow), narrow, width, signed), width,
-                                 lanes.symbol(a, how, narrow), lanes.symbol(b, how, narrow))
+        wide_a, wide_b = (forms.widen(lanes.of(arg, narrow), narrow, width, signed) for arg in (a, b))
+        product = forms.multiply(wide_a, wide_b, width, lanes.symbol(a, how, narrow), lanes.symbol(b, how, narrow))
     else:
         product = forms.multiply(lanes.of(a, width), lanes.of(b, width), width, lanes.symbol(a, "", width), lanes.symbol(b, "", width))
     if op.opcode == "mad":
@@ -309,7 +308,9 @@ def _mul(lanes: Lanes, op: Op, width: int):
 @rule("shl")
 def _shl(lanes: Lanes, op: Op, width: int):
     amount = lanes.of(op.args["b"], 32)
-    return forms.shift_left(lanes.of(op.args["a"], width), amount.constant, width) if amount.constant is not None and amount.uniform else None
+    if amount.constant is None or not amount.uniform:
+        return None
+    return forms.shift_left(lanes.of(op.args["a"], width), amount.constant, width)
 
 
 @rule("shr")
@@ -332,7 +333,7 @@ def _div(lanes: Lanes, op: Op, width: int):
         return None
     a, b = lanes.of(op.args["a"], width), lanes.of(op.args["b"], width)
     by = b.constant if b.uniform else None
-    if not by or by & by - 1 or str(op.slots["T"])[0] == "s" and forms.value_ones(a) >> width - 1:
+    if not by or by & by - 1 or (str(op.slots["T"])[0] == "s" and forms.value_ones(a) >> width - 1):
         return None
     if op.opcode == "div":
         return forms.shift_right(a, by.bit_length() - 1, width, False)
@@ -377,7 +378,7 @@ def _selp(lanes: Lanes, op: Op, width: int):
 @rule("ld", "ldu")
 def _ld(lanes: Lanes, op: Op, width: int):
     address = op.args["a"]
-    if op.get("space") == "param" or isinstance(address, Addr) and isinstance(address.base, Place) and address.base.space == "param":
+    if op.get("space") == "param" or (isinstance(address, Addr) and isinstance(address.base, Place) and address.base.space == "param"):
         base = address.base if isinstance(address, Addr) else None
         if isinstance(base, Place):
             names = list(lanes.program.space.parameters)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NoReturn
 
-from warpwright.cpu.analysis.variables import Place, Space, layout_size, layout_align
+from warpwright.cpu.analysis.variables import Place, Space
 from warpwright.errors import PtxError
 from warpwright.ptx import isa, tree
 from warpwright.ptx.isa.table import TYPE_BITS
@@ -74,14 +76,14 @@ Arg = Reg | Special | Imm | Not | Addr | Vec | Place | None
 class Op:
     """An instruction with its operands resolved.
 
-    `args` holds operands by their name in the instruction table, `types` their (type, vector length). `guard` is (predicate, negated).
+    `args` holds operands by their name in the instruction table, `types` their (type, vector length); an address has the type "". `guard` is (predicate, negated).
     `site` indexes `Program.sites`. A sink is None.
     """
 
     opcode: str
     slots: dict
     args: dict[str, Arg]
-    types: dict[str, tuple[str | None, int | None]]
+    types: dict[str, tuple[str, int | None]]
     guard: tuple[Reg, bool] | None
     site: int
     effects: frozenset[str]
@@ -147,7 +149,7 @@ def flatten(module: tree.Module, kernel: str) -> Program:
 class _Scope:
     """Names of one pair of braces. `ranges` holds `%r<10>` as (prefix, type, count)."""
 
-    def __init__(self, parent: "_Scope | None"):
+    def __init__(self, parent: _Scope | None):
         self.parent = parent
         self.names: dict[str, object] = {}
         self.ranges: dict[str, tuple[str, int]] = {}
@@ -197,7 +199,7 @@ class _Flattener:
             self._carry = self.register("CC.CF", "pred")
         return self._carry
 
-    def fail(self, message: str, position: tree.Position | None = None):
+    def fail(self, message: str, position: tree.Position | None = None) -> NoReturn:
         line, column = (position.line, position.column) if position else (None, None)
         raise PtxError(message, line, column, self.module.file)
 
@@ -227,9 +229,8 @@ class _Flattener:
                     self.body(inner, _Scope(scope), leave)
                 case tree.Directive():
                     pass
-        if scope.parent is None or scope.names.get(":function"):
-            if leave is not None:
-                self.current.successors = self.current.successors or [leave.index]
+        if scope.parent is None and leave is not None:
+            self.current.successors = self.current.successors or [leave.index]
 
     def declare(self, statement: tree.RegisterDeclaration, scope: _Scope) -> None:
         if statement.count is not None:
@@ -287,7 +288,7 @@ class _Flattener:
             case tree.Float(bits=bits, width=width):
                 return Imm(bits, width)
             case tree.Negated(operand=inner):
-                return Not(self.resolve(inner, scope))
+                return Not(self.resolve(inner, scope))  # type: ignore[arg-type]
             case tree.Symbol(name=name, offset=offset):
                 found = self.find(name, scope)
                 if isinstance(found, Place):
@@ -314,7 +315,7 @@ class _Flattener:
                 inside = self.resolve(base, scope)
                 if isinstance(inside, Place):
                     return Addr(inside.moved(offset), 0)
-                return Addr(inside, offset)
+                return Addr(inside, offset)  # type: ignore[arg-type]
             case _:
                 return self.fail("the engine cannot run an instruction with this operand", getattr(operand, "position", None))
 
@@ -379,10 +380,11 @@ class _Flattener:
             found = isa.match(instruction)
         except PtxError as error:
             raise PtxError(error.message, error.line, error.column, self.module.file) from None
-        args, types = {}, {}
+        args: dict[str, Arg] = {}
+        types: dict[str, tuple[str, int | None]] = {}
         for value in found.values:
             args[value.name] = self.resolve(value.operand, scope)
-            types[value.name] = (value.type, value.length)
+            types[value.name] = (value.type or "", value.length)
         access = {value.name: (value.read, value.written) for value in found.values}
         if found.get("cc"):
             args["carry_out"], types["carry_out"], access["carry_out"] = self.carry(), ("pred", None), (False, True)
@@ -417,9 +419,11 @@ class _Flattener:
 
     def call(self, instruction: tree.Instruction, guard, scope: _Scope) -> None:
         operands = list(instruction.operands)
-        results = operands.pop(0).elements if operands and isinstance(operands[0], tree.Arguments) else ()
+        results: tuple = ()
+        if isinstance(operands[0], tree.Arguments):
+            results, operands = operands[0].elements, operands[1:]
         target = operands.pop(0)
-        arguments = operands.pop(0).elements if operands and isinstance(operands[0], tree.Arguments) else ()
+        arguments = operands[0].elements if operands and isinstance(operands[0], tree.Arguments) else ()
         if not isinstance(target, tree.Symbol):
             self.fail("the engine cannot run an indirect call; call the function by name", instruction.position)
         after = None
@@ -448,8 +452,7 @@ class _Flattener:
                       f"{len(function.parameters)} and {len(function.results)}", instruction.position)
         site = self.site(instruction)
         inner = _Scope(None)
-        inner.names[":function"] = True
-        copies = []
+        copies: list[tuple[bool, Op | tuple[Reg, Arg, str]]] = []
         for formal, actual in zip((*function.parameters, *function.results), (*arguments, *results), strict=True):
             given = self.resolve(actual, scope)
             result = formal in function.results
@@ -466,22 +469,22 @@ class _Flattener:
                 register = self.register(formal.name, formal.type)
                 inner.names[formal.name] = register
                 if result:
-                    copies.append((True, (given, register, formal.type)))
+                    copies.append((True, (given, register, formal.type)))  # type: ignore[arg-type]
                 else:
                     self.move(register, given, formal.type, site)
-        for result, op in copies:
-            if not result:
-                self.current.ops.append(op)
+        for result, copied in copies:
+            if not result and isinstance(copied, Op):
+                self.current.ops.append(copied)
         leave = self.block()
         self.calls.append(name)
         self.body(function.body, inner, leave)
         self.calls.pop()
         self.begin(leave)
-        for result, op in copies:
-            if isinstance(op, tuple):
-                self.move(*op, site)
+        for result, copied in copies:
+            if isinstance(copied, tuple):
+                self.move(*copied, site)
             elif result:
-                self.current.ops.append(op)
+                self.current.ops.append(copied)
 
     def promote_slots(self) -> None:
         """Turn `.param` slots between functions into registers where every access to a byte has the same place and width, else into local memory."""
@@ -500,11 +503,11 @@ class _Flattener:
                     plain = False
                     break
                 type_, length = op.types["d" if op.opcode == "ld" else "b"]
-                size = max(1, TYPE_BITS[type_ or "b8"] // 8)
+                size = max(1, TYPE_BITS[type_] // 8)
                 start = op.args["a"].base.offset + op.args["a"].offset  # type: ignore[union-attr]
                 ranges |= {(start + k * size, size) for k in range(length or 1)}
             ordered = sorted(ranges)
-            plain = plain and all(a + n <= b for (a, n), (b, _) in zip(ordered, ordered[1:], strict=False))
+            plain = plain and all(a + n <= b for (a, n), (b, _) in pairwise(ordered))
             if plain:
                 registers = {start: self.register(f"{name}+{start}", f"b{8 * size}") for start, size in ordered}
                 for block, i, op in uses:
@@ -525,8 +528,8 @@ class _Flattener:
     def slot_move(self, op: Op, registers: dict[int, Reg]):
         """An access to a promoted slot as moves (a list, to be spliced)."""
         key = "d" if op.opcode == "ld" else "b"
-        type_, length = op.types[key]
-        size = max(1, TYPE_BITS[type_ or "b8"] // 8)
+        type_ = op.types[key][0]
+        size = max(1, TYPE_BITS[type_] // 8)
         start = op.args["a"].base.offset + op.args["a"].offset  # type: ignore[union-attr]
         arg = op.args[key]
         parts = arg.elements if isinstance(arg, Vec) else (arg,)
@@ -536,7 +539,7 @@ class _Flattener:
             target, source = (part, slot) if key == "d" else (slot, part)
             if target is None:
                 continue
-            kind = type_ or "b8"
+            kind = type_
             new = Op("slotmov", {"T": kind}, {"d": target, "a": source}, {"d": (kind, None), "a": (kind, None)}, op.guard, op.site, frozenset())
             self.set_uses(new, {"d": (False, True), "a": (True, False)})
             moves.append(new)

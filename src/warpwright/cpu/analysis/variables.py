@@ -137,7 +137,7 @@ class Space:
 
     def shared_offsets(self) -> dict[str, int]:
         found = {name: place.offset for name, place in self.places.items() if place.space == "shared"}
-        return found | {name: self.dynamic_offset for name in self.dynamic}
+        return found | dict.fromkeys(self.dynamic, self.dynamic_offset)
 
     def initial_globals(self) -> dict[str, tuple[int, int, bytes, list[tuple[int, str, int]]]]:
         """name → (size, align, initial bytes, relocations [(offset, name, addend)]), those that relocations reach too."""

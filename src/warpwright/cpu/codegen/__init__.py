@@ -63,6 +63,8 @@ def detect_host() -> Host:
     """What the lowerings use of this machine."""
     import llvmlite.binding as llvm
 
+    from warpwright.cpu import runtime
+
     features = llvm.get_host_cpu_features()
 
     def has(*names: str) -> bool:
@@ -70,7 +72,7 @@ def detect_host() -> Host:
 
     avx512 = has("avx512f", "avx512bw", "avx512vl", "avx512dq")
     vbmi = avx512 and has("avx512vbmi")
-    return Host(avx512=avx512, fp16=avx512 and has("avx512fp16"), vbmi=vbmi, amx=vbmi and has("amx-tile", "amx-bf16") and mma_group.permitted())
+    return Host(avx512=avx512, fp16=avx512 and has("avx512fp16"), vbmi=vbmi, amx=vbmi and has("amx-tile", "amx-bf16") and runtime.amx_permitted())
 
 
 def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int], options: Options | None = None) -> Generated:
@@ -82,8 +84,9 @@ def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int]
     lanes = Lanes(program, flow, block)
     e = Emitter(program, flow, lanes, (options.host if options else None) or detect_host())
     spinning = _spins(flow)
+    groups = mma_group.plan(e)
     control.registers(e)
-    control.Control(e, spinning).write()
+    control.Control(e, spinning, groups).write()
     body = [*e.entry, "  br label %start", *e.lines, "  ret void"]
     text = ["define internal void @warp(ptr noalias %frame) {", "entry:", *body, "}"]
     parts = [_with_attributes("\n".join(text)), *(_with_attributes(helper) for helper in e.helpers.values()), *e.declarations.values(),
@@ -122,7 +125,7 @@ def _waits(op: Op) -> bool:
     if op.opcode == "atom":
         b = op.args.get("b")
         fixed = isinstance(b, Imm)
-        return op.get("op") == "exch" or fixed and (op.get("op") == "cas" or b.value == 0)  # type: ignore[union-attr]
+        return op.get("op") == "exch" or (fixed and (op.get("op") == "cas" or b.value == 0))  # type: ignore[union-attr]
     return op.opcode == "nanosleep" or op.opcode == "mbarrier"
 
 

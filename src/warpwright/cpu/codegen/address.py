@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from warpwright.cpu.analysis import forms
 from warpwright.cpu.analysis.forms import Form
-from warpwright.cpu.analysis.program import Addr, Op, Reg
+from warpwright.cpu.analysis.program import Addr, Arg, Op, Reg
 from warpwright.cpu.analysis.variables import Place
 from warpwright.cpu.codegen import faults
 from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter
@@ -30,10 +30,10 @@ class Address:
     space: str
     form: Form
     base: str | None
-    source: object
+    source: Arg
     kind: str
     offset: int
-    window: tuple[str, str] | None
+    window: tuple[str, str]
     slot: str | None = None
     whole: int = 0  # bytes of the window that are known at compile time
 
@@ -72,13 +72,13 @@ def vector(e: Emitter, address: Address) -> str:
     with e.shape(32):
         if address.source is None:
             return e.k("i64", address.offset)
-        value = e.value(address.source, address.kind)  # type: ignore[arg-type]
+        value = e.value(address.source, address.kind)
         if address.offset:
             value = e.bin("add", address.kind, value, e.k(address.kind, address.offset))
         return e.resize(value, address.kind, "i64")
 
 
-def _window(e: Emitter, key: str, space: str, form: Form) -> tuple[tuple[str, str] | None, str | None, int]:
+def _window(e: Emitter, key: str, space: str, form: Form) -> tuple[tuple[str, str], str | None, int]:
     """(start, size) of where an access should lie, the slot that holds them where they are found at run time, and the size if it is known."""
     program = e.program
     if space == "shared":
@@ -105,8 +105,8 @@ def _window(e: Emitter, key: str, space: str, form: Form) -> tuple[tuple[str, st
             return (e.local_address(), str(32 * program.space.local_bytes)), None, 0
     slot = e.alloca(f"window {key}", "{ i64, i64 }", "zeroinitializer")
     start = e.ins(f"load i64, ptr {slot}")
-    size = e.ins(f"load i64, ptr {e.at_entry(f'window {key} size', f'getelementptr i64, ptr {slot}, i64 1')}")
-    return (start, size), slot, 0
+    held = e.ins(f"load i64, ptr {e.at_entry(f'window {key} size', f'getelementptr i64, ptr {slot}, i64 1')}")
+    return (start, held), slot, 0
 
 
 def _limit(e: Emitter, window: tuple[str, str], span: int | str, total: int, rotate: int, direct: bool) -> str:
@@ -136,9 +136,9 @@ def proven(address: Address, total: int) -> bool:
     if address.space not in ("shared", "local", "param") or not address.whole:
         return False
     if form.constant is not None and form.plain:
-        low, high = form.constant + min(form.offsets), form.constant + max(form.offsets)  # type: ignore[type-var, operator]
-        return low >= 0 and high + total <= address.whole and not any((form.constant + o) % total for o in form.offsets)  # type: ignore[union-attr]
-    if form.scaled or form.offsets is not None and min(form.offsets) < 0:
+        low, high = form.constant + min(form.offsets), form.constant + max(form.offsets)
+        return low >= 0 and high + total <= address.whole and not any((form.constant + o) % total for o in form.offsets)
+    if form.scaled or (form.offsets and min(form.offsets) < 0):
         return False
     ones = forms.value_ones(form)
     return ones + total <= address.whole and not ones & total - 1
@@ -166,23 +166,23 @@ def check_scalar(e: Emitter, address: Address, total: int) -> str:
     """i1: whether the whole warp's access, of `total` bytes a lane, lies inside the window and is aligned. For forms that do not vary."""
     direct = address.space != "global"
     form, rotate = address.form, total.bit_length() - 1
-    if direct and form.plain and not (form.ones & total - 1) and min(form.offsets) >= 0:  # type: ignore[type-var, operator]
+    if direct and form.plain and not (form.ones & total - 1) and min(form.offsets) >= 0:
         rotate = 0
-    start = address.window[0]  # type: ignore[index]
+    start = address.window[0]
     offset = address.base if direct else e.ins(f"sub i64 {address.base}, {start}")
     assert offset is not None
     with e.shape(1):
         if form.plain:
-            low, high = min(form.offsets), max(form.offsets)  # type: ignore[type-var]
-            if low:  # type: ignore[truthy-bool]
+            low, high = min(form.offsets), max(form.offsets)
+            if low:
                 offset = e.ins(f"add i64 {offset}, {low}")
-            limit = _limit(e, address.window, high - low + total, total, rotate, direct)  # type: ignore[arg-type, operator]
+            limit = _limit(e, address.window, high - low + total, total, rotate, direct)
             return e.ins(f"icmp ult i64 {_rotated(e, offset, rotate)}, {limit}")
         # Strides that are known at run time: the extreme displacements, which do not change in a loop.
         lows, highs, every = [], [], None
         for key, lanes in groups(form):
             moved = displacement(e, key)
-            offsets = [form.offsets[lane] for lane in lanes]  # type: ignore[index]
+            offsets = [form.offsets[lane] for lane in lanes]
             lows.append(e.ins(f"add i64 {moved}, {min(offsets)}"))
             highs.append(e.ins(f"add i64 {moved}, {max(offsets) + total}"))
             every = moved if every is None else e.ins(f"or i64 {every}, {moved}")
@@ -192,7 +192,7 @@ def check_scalar(e: Emitter, address: Address, total: int) -> str:
         for value in highs[1:]:
             high_value = e.intrinsic("llvm.smax", "i64", high_value, value)
         span = e.ins(f"sub i64 {high_value}, {low_value}")
-        limit = _limit(e, address.window, span, total, rotate, direct)  # type: ignore[arg-type]
+        limit = _limit(e, address.window, span, total, rotate, direct)
         offset = e.ins(f"add i64 {offset}, {low_value}")
         inside = e.ins(f"icmp ult i64 {_rotated(e, offset, rotate)}, {limit}")
         even = e.ins(f"icmp eq i64 {e.ins(f'and i64 {every}, {total - 1}')}, 0")
@@ -202,8 +202,8 @@ def check_scalar(e: Emitter, address: Address, total: int) -> str:
 def check_vector(e: Emitter, address: Address, addresses: str, total: int) -> str:
     """i1: whether every active lane's access lies inside the window and is aligned."""
     direct, rotate = address.space != "global", total.bit_length() - 1
-    start = address.window[0]  # type: ignore[index]
-    limit = _limit(e, address.window, total, total, rotate, direct)  # type: ignore[arg-type]
+    start = address.window[0]
+    limit = _limit(e, address.window, total, total, rotate, direct)
     with e.shape(32):
         offset = addresses if direct else e.bin("sub", "i64", addresses, e.splat(start, "i64"))
         bad = e.icmp("uge", "i64", _rotated(e, offset, rotate), e.splat(limit, "i64"))
@@ -217,7 +217,7 @@ def host_vector(e: Emitter, address: Address, addresses: str) -> str:
     if address.space == "global":
         return addresses
     with e.shape(32):
-        result = e.bin("add", "i64", addresses, e.splat(address.window[0], "i64"))  # type: ignore[index]
+        result = e.bin("add", "i64", addresses, e.splat(address.window[0], "i64"))
         if address.space == "local":
             size = e.program.space.local_bytes
             result = e.bin("add", "i64", result, e.vector_constant("i64", (lane * size for lane in range(32))))
@@ -226,7 +226,7 @@ def host_vector(e: Emitter, address: Address, addresses: str) -> str:
 
 def host_scalar(e: Emitter, address: Address) -> str:
     """Lane 0's host address as a pointer."""
-    start = address.window[0]  # type: ignore[index]
+    start = address.window[0]
     where = address.base if address.space == "global" else e.ins(f"add i64 {address.base}, {start}")
     return e.ins(f"inttoptr i64 {where} to ptr")
 

@@ -42,8 +42,8 @@ def _atom(e: Emitter, op: Op) -> None:
         return
     old = _each_lane(e, op, address, element, bool(targets))
     if targets:
-        for reg, value in zip(target.elements if isinstance(target, Vec) else (target,), old, strict=True):  # type: ignore[union-attr]
-            e.write(op, reg, value, element.kind, 32)  # type: ignore[arg-type]
+        for reg, value in zip(target.elements if isinstance(target, Vec) else (target,), old, strict=True):
+            e.write(op, reg, value, element.kind, 32)
 
 
 def _reduced(e: Emitter, op: Op, address: addressing.Address, element: Element) -> None:

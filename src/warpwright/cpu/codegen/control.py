@@ -9,7 +9,7 @@ Blocks that can never run with fewer lanes have no masked copy. See `analysis.fl
 from __future__ import annotations
 
 from warpwright.cpu.analysis.flow import bits_of
-from warpwright.cpu.analysis.program import EXIT
+from warpwright.cpu.analysis.program import EXIT, Reg
 from warpwright.cpu.codegen import mma_group
 from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter
 from warpwright.cpu.codegen.faults import fault
@@ -19,10 +19,10 @@ TIMEOUT = 4
 
 
 class Control:
-    def __init__(self, e: Emitter, spins: set[int]):
+    def __init__(self, e: Emitter, spins: set[int], groups: dict[tuple[int, int], mma_group.Group] | None = None):
         """spins: positions of blocks that lie in loops which wait for other threads; their back edges yield."""
         self.e, self.flow, self.frontier = e, e.flow, e.lanes.frontier
-        self.divergent, self.spins = e.lanes.divergent, spins
+        self.divergent, self.spins, self.groups = e.lanes.divergent, spins, groups or {}
         gated = set()
         for position in range(len(self.flow.order)):
             gated |= set(bits_of(self.frontier.pending[position]))
@@ -99,11 +99,11 @@ class Control:
         mask = e.mask
         at = 0
         while at < len(block.ops):
-            group = mma_group.find(block.ops, at) if e.host.amx and mask is None else None
+            group = self.groups.get((position, at)) if mask is None else None
             if group is None:
                 emit(e, block.ops[at])
             else:
-                mma_group.emit(e, block.ops[at:at + group.length], group)
+                mma_group.emit(e, group)
             at += group.length if group else 1
         e.mask = mask
         targets = self.flow.targets[position]
@@ -230,7 +230,7 @@ class Control:
 
 def registers(e: Emitter) -> None:
     """A stack slot for each register, zero at first."""
-    used = set()
+    used: set[Reg] = set()
     for block in e.flow.blocks:
         for op in block.ops:
             used.update(op.reads)
@@ -240,8 +240,10 @@ def registers(e: Emitter) -> None:
         if block.switch is not None:
             used.add(block.switch)
     for reg in sorted(used, key=lambda reg: reg.index):
+        if reg.index in e.homes:
+            continue
         kind = LLVM_TYPE[reg.type]
-        if e.lanes.known[reg.index].varying:  # type: ignore[union-attr]
+        if e.lanes.known[reg.index].varying:
             kind = f"<32 x {kind}>"
         e.entry.append(f"  %r{reg.index} = alloca {kind}")
         e.entry.append(f"  store {kind} zeroinitializer, ptr %r{reg.index}")

@@ -96,13 +96,13 @@ def _to_integer(e: Emitter, op: Op, target: str, source: str) -> str:
     name = f"@llvm.fpto{'s' if signed else 'u'}i.sat.{e.suffix(whole)}.{e.suffix(kind)}"
     e.declarations[name] = f"declare {e.ty(whole)} {name}({e.ty(kind)})"
     result = e.ins(f"call {e.ty(whole)} {name}({e.ty(kind)} {value})")
-    if bits == 64 or source == "f64":
-        nan = e.fcmp("uno", kind, value, value)
-        result = e.select(nan, whole, e.k(whole, 1 << (BITS[whole] - 1)), result)
     if bits < 32:
         low, high = _range(target)
         result = clamp_integer(e, result, "i32", signed, low, high)
         result = e.resize(result, "i32", LLVM_TYPE[target])
+        whole = LLVM_TYPE[target]
+    if bits == 64 or source == "f64":
+        result = e.select(e.fcmp("uno", kind, value, value), whole, e.k(whole, 1 << bits - 1), result)
     return result
 
 

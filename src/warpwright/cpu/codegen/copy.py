@@ -4,70 +4,125 @@ from __future__ import annotations
 
 from warpwright.cpu.analysis.program import Imm, Op, Reg
 from warpwright.cpu.codegen import address as addressing
+from warpwright.cpu.codegen import memory
 from warpwright.cpu.codegen.emitter import Emitter
-from warpwright.cpu.codegen.memory import Element, load, store
+from warpwright.cpu.codegen.memory import Element
 
 
 def copy(e: Emitter, op: Op) -> None:
-    if op.get("action") in ("commit_group", "wait_group", "wait_all") and not op.get("tensor"):
+    """cp.async and its groups. A warp's copies are made by wide loads and stores, without a shuffle, where all lanes copy all of their
+    bytes and where these lie in runs; else lane by lane."""
+    if op.get("action") in ("commit_group", "wait_group", "wait_all") and not op.get("bulk"):
         return
     if op.get("bulk") or op.get("tensor") or op.get("action"):
         e.fail(op, "of the asynchronous copies the engine has cp.async.ca and cp.async.cg so far")
-    size = op.args["size"].value  # type: ignore[union-attr]
+    size: int = op.args["size"].value  # type: ignore[union-attr]
     element = Element("i32", size // 4)
     target, source = addressing.resolve(e, op, "dst", "shared"), addressing.resolve(e, op, "src", "global")
-    limit = op.args.get("src_size")
-    outer = e.mask
-    kept = None
-    if isinstance(limit, Imm):
-        kept = None if limit.value >= size else [(1 << 8 * max(0, min(4, limit.value - 4 * i))) - 1 for i in range(element.count)]
-    elif limit is not None:
-        e.mask, present = _reading(e, limit)
-    if isinstance(limit, Imm) and limit.value == 0:
-        values = ["zeroinitializer"] * element.count
+    sizes, whole = _sizes(e, op, size)
+    conditions = [condition for condition in (whole, None if e.mask is None else e.ins(f"icmp eq i32 {e.mask}, -1")) if condition]
+    slow, done = e.label("copy"), e.label("copied")
+    planned = memory.plan(source, element, gap=0), memory.plan(target, element, gap=0)
+    uniform = source.form.uniform or target.form.uniform
+    if planned[0] is not None and planned[1] is not None and not uniform and not memory.overlap(planned[1]):
+        for address in (source, target):
+            if not addressing.proven(address, size):
+                conditions.append(addressing.check_scalar(e, address, size))
+        good = "true"
+        for condition in conditions:
+            good = condition if good == "true" else e.ins(f"and i1 {good}, {condition}")
+        fast = e.label("fast")
+        e.do(f"br i1 {good}, label %{fast}, label %{slow}, !prof !0")
+        e.start(fast)
+        memory.store_flat(e, target, element, memory.load_flat(e, source, element, planned[0]), planned[1])
+        e.do(f"br label %{done}")
     else:
-        skipped = None
-        if limit is not None and not isinstance(limit, Imm):
-            skipped = e.label("copy")
-            read, before = e.label("read"), e.here
-            e.do(f"br i1 {e.ins(f'icmp ne i32 {e.mask}, 0')}, label %{read}, label %{skipped}")
-            e.start(read)
-        values, width = load(e, op, source, element)
-        if width == 1:
-            values = [e.splat(value, "i32") for value in values]
-        if skipped is not None:
-            after = e.here
-            e.do(f"br label %{skipped}")
-            e.start(skipped)
-            values = [e.ins(f"phi <32 x i32> [ {value}, %{after} ], [ zeroinitializer, %{before} ]") for value in values]
-            with e.shape(32):
-                values = [e.bin("and", "i32", value, ones) for value, ones in zip(values, _kept(e, limit, present, element.count), strict=True)]
-        elif kept is not None:
-            with e.shape(32):
-                values = [e.bin("and", "i32", value, e.k("i32", ones)) for value, ones in zip(values, kept, strict=True)]
-    e.mask = outer
-    store(e, op, target, element, values)
+        e.do(f"br label %{slow}")
+    e.start(slow)
+    addresses = addressing.vector(e, target), addressing.vector(e, source)
+    e.do(f"call void @{_lanes(e, size)}(ptr %frame, <32 x i64> {addresses[0]}, <32 x i64> {addresses[1]}, <32 x i32> {sizes}, "
+         f"i32 {e.mask_bits()}, i32 {op.site})")
+    addressing.learn_window(e, source, addresses[1])
+    e.do(f"br label %{done}")
+    e.start(done)
 
 
-def _reading(e: Emitter, limit) -> tuple[str, str]:
-    """The lanes that read anything, as an i32, and as a vector: src_size is not 0, or the predicate to ignore the source is false."""
+def _sizes(e: Emitter, op: Op, size: int) -> tuple[str, str | None]:
+    """Bytes that each lane reads (the rest is zeros), and the condition that all read all of them (None: they do)."""
+    limit = op.args.get("src_size")
     with e.shape(32):
-        if isinstance(limit, Reg) and limit.type == "pred":
-            present = e.bin("xor", "i1", e.value(limit, "i1"), e.k("i1", 1))
+        if limit is None:
+            return e.k("i32", size), None
+        if isinstance(limit, Imm):
+            return e.k("i32", min(limit.value, size)), None if limit.value >= size else "false"
+        if isinstance(limit, Reg) and limit.type == "pred":  # true: the source is ignored
+            sizes = e.select(e.value(limit, "i1"), "i32", e.k("i32", 0), e.k("i32", size))
         else:
-            present = e.icmp("ne", "i32", e.value(limit, "i32"), e.k("i32", 0))
-        bits = e.to_bits(present)
-    return (bits if e.mask is None else e.ins(f"and i32 {bits}, {e.mask}")), present
+            sizes = e.intrinsic("llvm.umin", "i32", e.value(limit, "i32"), e.k("i32", size))
+        full = e.to_bits(e.icmp("eq", "i32", sizes, e.k("i32", size)))
+    return sizes, e.ins(f"icmp eq i32 {full}, -1")
 
 
-def _kept(e: Emitter, limit, present: str, words: int) -> list[str]:
-    """For each word, ones where its bytes come from the source."""
-    if isinstance(limit, Reg) and limit.type == "pred":
-        return [e.cast("sext", present, "i1", "i32")] * words
-    size = e.value(limit, "i32")
-    found = []
-    for i in range(words):
-        left = e.intrinsic("llvm.umin", "i32", e.intrinsic("llvm.usub.sat", "i32", size, e.k("i32", 4 * i)), e.k("i32", 4))
-        wide = e.bin("shl", "i64", e.k("i64", 1), e.resize(e.bin("shl", "i32", left, e.k("i32", 3)), "i32", "i64"))
-        found.append(e.resize(e.bin("sub", "i64", wide, e.k("i64", 1)), "i64", "i32"))
-    return found
+def _lanes(e: Emitter, size: int) -> str:
+    """The function that copies lane by lane: what a lane does not read is neither checked nor touched."""
+    name = f"copy.{size}"
+    if name not in e.helpers:
+        shared, other = addressing.lane_check(e, "shared"), addressing.lane_check(e, "global")
+        e.declare("@llvm.cttz.i32", "i32 (i32, i1)")
+        e.helpers[name] = f"""
+define internal void @{name}(ptr %frame, <32 x i64> %targets, <32 x i64> %sources, <32 x i32> %sizes, i32 %mask, i32 %site) noinline {{
+entry:
+  %target.table = alloca <32 x i64>
+  store <32 x i64> %targets, ptr %target.table
+  %source.table = alloca <32 x i64>
+  store <32 x i64> %sources, ptr %source.table
+  %size.table = alloca <32 x i32>
+  store <32 x i32> %sizes, ptr %size.table
+  br label %loop
+loop:
+  %left = phi i32 [ %mask, %entry ], [ %left1, %next ]
+  %none = icmp eq i32 %left, 0
+  br i1 %none, label %end, label %lane
+lane:
+  %lane.number = call i32 @llvm.cttz.i32(i32 %left, i1 true)
+  %tp = getelementptr i64, ptr %target.table, i32 %lane.number
+  %target = load i64, ptr %tp
+  %to = call ptr @{shared}(ptr %frame, i64 %target, i64 {size}, i32 %site, i32 %lane.number)
+  %sp = getelementptr i64, ptr %source.table, i32 %lane.number
+  %source = load i64, ptr %sp
+  %zp = getelementptr i32, ptr %size.table, i32 %lane.number
+  %size32 = load i32, ptr %zp
+  %size = zext i32 %size32 to i64
+  call void @llvm.memset.p0.i64(ptr %to, i8 0, i64 {size}, i1 false)
+  %nothing = icmp eq i64 %size, 0
+  br i1 %nothing, label %next, label %some
+some:
+  %low = and i64 %source, {size - 1}
+  %even = icmp eq i64 %low, 0
+  %whole = icmp eq i64 %size, {size}
+  %usual = and i1 %even, %whole
+  %odd = xor i1 %even, true
+  %together = or i1 %usual, %odd
+  br i1 %together, label %all, label %part
+all:
+  %from = call ptr @{other}(ptr %frame, i64 %source, i64 {size}, i32 %site, i32 %lane.number)
+  br label %move
+part:
+  %first = call ptr @{other}(ptr %frame, i64 %source, i64 1, i32 %site, i32 %lane.number)
+  %less = sub i64 %size, 1
+  %end.address = add i64 %source, %less
+  %last = call ptr @{other}(ptr %frame, i64 %end.address, i64 1, i32 %site, i32 %lane.number)
+  br label %move
+move:
+  %where = inttoptr i64 %source to ptr
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %where, i64 %size, i1 false)
+  br label %next
+next:
+  %one.less = sub i32 %left, 1
+  %left1 = and i32 %left, %one.less
+  br label %loop
+end:
+  ret void
+}}
+"""
+    return name

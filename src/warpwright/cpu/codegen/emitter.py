@@ -11,14 +11,14 @@ import struct
 from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NoReturn, Protocol
 
 from warpwright.cpu.analysis.flow import Flow
 from warpwright.cpu.analysis.forms import Form
 from warpwright.cpu.analysis.lanes import Lanes
-from warpwright.cpu.analysis.program import Addr, Arg, Imm, Not, Op, Program, Reg, Special
+from warpwright.cpu.analysis.program import Arg, Imm, Not, Op, Program, Reg, Special
 from warpwright.cpu.analysis.variables import Place
 from warpwright.errors import PtxError
-from warpwright.ptx.isa.table import TYPE_BITS
 
 # The LLVM type that holds one lane of a PTX type in a register or an operand. bf16 and the packed types are bits.
 LLVM_TYPE = {
@@ -57,6 +57,14 @@ def single(value: float) -> int:
     return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
+class Home(Protocol):
+    """Where the 32 lanes of a register live, if not in a slot of their own."""
+
+    def load(self, e: Emitter) -> str: ...
+
+    def store(self, e: Emitter, value: str) -> None: ...
+
+
 class Emitter:
     """Writes one function. `lines` are its instructions; `helpers` the functions it calls, by name, shared by the module."""
 
@@ -70,6 +78,7 @@ class Emitter:
         self.mask: str | None = None  # i32 of the active lanes; None: all 32
         self.position = 0
         self.here = "entry"  # the LLVM block being written
+        self.homes: dict[int, Home] = {}  # registers that do not live in slots of their own
         self.read_somewhere = {reg.index for block in flow.blocks for op in block.ops for reg in op.reads} | {
             reg.index for block in flow.blocks for reg in (block.branch[0] if block.branch else None, block.switch) if reg is not None}
         self._count = 0
@@ -229,9 +238,9 @@ class Emitter:
         vector = self.splat(scalar, kind)
         if form.uniform:
             return vector
-        if any(form.offsets):  # type: ignore[arg-type]
+        if any(form.offsets):
             half = 1 << BITS[kind] - 1
-            lanes = self.vector_constant(kind, ((offset + half) % (2 * half) - half for offset in form.offsets))  # type: ignore[union-attr]
+            lanes = self.vector_constant(kind, ((offset + half) % (2 * half) - half for offset in form.offsets))
             vector = self.ins(f"add <32 x {kind}> {vector}, {lanes}")
         for symbol, factors in form.scaled:
             term = self.splat(self.symbol(symbol, kind), kind)
@@ -329,13 +338,13 @@ class Emitter:
         form = self.lanes.known[reg.index]
         if self.width == 1:
             value = self.ins(f"load {own}, ptr %r{reg.index}")
-        elif form.varying:  # type: ignore[union-attr]
-            value = self.ins(f"load <32 x {own}>, ptr %r{reg.index}")
-        elif form.constant is not None and own[0] == "i" and own != "i1" and not form.scaled:  # type: ignore[union-attr]
-            value = self.spread(str(_signed(form.constant, reg.bits)), own, form)  # type: ignore[union-attr, arg-type]
+        elif form.varying:
+            value = self.load_lanes(reg, own)
+        elif form.constant is not None and own[0] == "i" and own != "i1" and not form.scaled:
+            value = self.spread(str(_signed(form.constant, reg.bits)), own, form)
         else:
             scalar = self.ins(f"load {own}, ptr %r{reg.index}")
-            value = self.spread(scalar, own, form) if own[0] == "i" else self.splat(scalar, own)  # type: ignore[arg-type]
+            value = self.spread(scalar, own, form) if own[0] == "i" else self.splat(scalar, own)
         return self.convert(value, own, kind)
 
     def convert(self, value: str, kind: str, to: str, signed: bool = False) -> str:
@@ -389,14 +398,14 @@ class Emitter:
 
     # ── results ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def write(self, op: Op, reg: Reg | None, value: str, kind: str, width: int, signed: bool = False) -> None:
+    def write(self, op: Op, reg: Arg, value: str, kind: str, width: int, signed: bool = False) -> None:
         """Write a result (`width` 1 or 32 lanes of it), blended with the old value for lanes that do not take part."""
         if not isinstance(reg, Reg):
             return
         own = LLVM_TYPE[reg.type]
         form = self.lanes.known[reg.index]
         guard = op.guard
-        if form.varying:  # type: ignore[union-attr]
+        if form.varying:
             with self.shape(32):
                 if width == 1:
                     with self.shape(1):
@@ -406,9 +415,8 @@ class Emitter:
                 else:
                     value = self.convert(value, kind, own, signed)
                 if self.mask is not None and (self.lanes.blended(op, reg) or guard is not None):
-                    old = self.ins(f"load <32 x {own}>, ptr %r{reg.index}")
-                    value = self.select(self.mask_vector(), own, value, old)
-            self.do(f"store <32 x {own}> {value}, ptr %r{reg.index}")
+                    value = self.select(self.mask_vector(), own, value, self.load_lanes(reg, own))
+            self.store_lanes(reg, own, value)
             return
         if width != 1:
             raise PtxError(f"internal: a vector for the uniform register {reg.name} in {op.opcode}")
@@ -419,11 +427,25 @@ class Emitter:
                 value = self.select(self.scalar_guard, own, value, old)
         self.do(f"store {own} {value}, ptr %r{reg.index}")
 
+    def load_lanes(self, reg: Reg, kind: str) -> str:
+        home = self.homes.get(reg.index)
+        return home.load(self) if home is not None else self.ins(f"load <32 x {kind}>, ptr %r{reg.index}")
+
+    def store_lanes(self, reg: Reg, kind: str, value: str) -> None:
+        home = self.homes.get(reg.index)
+        if home is not None:
+            home.store(self, value)
+        else:
+            self.do(f"store <32 x {kind}> {value}, ptr %r{reg.index}")
+
     scalar_guard: str | None = None
 
-    def fail(self, op: Op, why: str):
+    def unsupported(self, op: Op, why: str) -> PtxError:
         site = self.program.sites[op.site]
-        raise PtxError(f"the engine cannot run '{str(site.text).strip()}': {why}", site.line, site.column)
+        return PtxError(f"the engine cannot run '{str(site.text).strip()}': {why}", site.line, site.column)
+
+    def fail(self, op: Op, why: str) -> NoReturn:
+        raise self.unsupported(op, why)
 
 
 def _bits_of(value: float, kind: str) -> int:

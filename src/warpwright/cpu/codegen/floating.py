@@ -79,7 +79,8 @@ def round_to_odd(e: Emitter, near: str, error: str, kind: str = "double") -> str
     """From the nearest value and the sign of what it lacks: the exact value cut, with the last bit set unless it is exact."""
     whole, zero = f"i{BITS[kind]}", e.k(kind, 0.0)
     inexact = e.fcmp("one", kind, error, zero)
-    over = e.bin("xor", "i1", e.fcmp("olt", kind, error, zero), e.fcmp("olt", kind, near, zero))
+    negative = e.icmp("slt", whole, e.bits(near, kind, whole), e.k(whole, 0))
+    over = e.bin("xor", "i1", e.fcmp("olt", kind, error, zero), negative)
     cut = _step(e, near, kind, e.select(over, whole, e.k(whole, -1), e.k(whole, 0)))
     odd = e.bits(e.bin("or", whole, e.bits(cut, kind, whole), e.k(whole, 1)), whole, kind)
     return e.select(inexact, kind, odd, near)
@@ -181,28 +182,28 @@ def arithmetic(e: Emitter, name: str, type_: str, operands: list[str], rounding:
             result = round_to_odd(e, near, _residual(e, name, near, wide))
         result = narrow(e, result, rounding)
         if name == "add":
-            return _zero_sign(e, result, *operands, rounding, "float")
+            return _zero_sign(e, result, operands[0], operands[1], rounding, "float")
         if name == "fma":  # the sign of an exact zero needs the product's sign, which f64 keeps
             exact = e.bin("fadd", "double", *wide)
             cancels = e.fcmp("oeq", "double", exact, e.k("double", 0.0))
-            return e.select(cancels, "float", e.cast("fptrunc", _zero_sign(e, exact, *wide, rounding, "double"), "double", "float"), result)
+            return e.select(cancels, "float", e.cast("fptrunc", _zero_sign(e, exact, wide[0], wide[1], rounding, "double"), "double", "float"), result)
         return result
     near = _near(e, name, "double", operands)
     if name == "add":
-        error = two_sum_error(e, *operands, near)
+        error = two_sum_error(e, operands[0], operands[1], near)
     elif name == "mul":
         error = mathlib.fma(e, operands[0], operands[1], e.neg(near, "double"), "double")
     elif name == "fma":
-        error = _fma_error(e, *operands, near)
+        error = _fma_error(e, operands[0], operands[1], operands[2], near)
     else:
         error = _residual(e, name, near, operands)
     result = _directed_f64(e, near, error, operands, rounding)
-    return _zero_sign(e, result, *operands, rounding, "double") if name == "add" else result
+    return _zero_sign(e, result, operands[0], operands[1], rounding, "double") if name == "add" else result
 
 
 def _near(e: Emitter, name: str, kind: str, operands: list[str]) -> str:
     if name == "fma":
-        return mathlib.fma(e, *operands, kind)
+        return mathlib.fma(e, operands[0], operands[1], operands[2], kind)
     if name == "sqrt":
         return e.intrinsic("llvm.sqrt", kind, *operands)
     return e.bin("f" + name, kind, *operands)
@@ -230,7 +231,7 @@ def _fma_error(e: Emitter, a: str, b: str, c: str, near: str) -> str:
 def narrow_fma(e: Emitter, type_: str, a: str, b: str, c: str) -> str:
     """fma of f16 or bf16 bits, rounded once."""
     if type_ == "f16" and e.host.fp16:
-        result = mathlib.fma(e, *(e.bits(x, "i16", "half") for x in (a, b, c)), "half")
+        result = e.intrinsic("llvm.fma", "half", *(e.bits(x, "i16", "half") for x in (a, b, c)))
         nan = e.fcmp("uno", "half", result, result)
         return e.select(nan, "i16", e.k("i16", 0x7FFF), e.bits(result, "half", "i16"))
     x, y, z = (e.cast("fpext", from_half(e, type_, v), "float", "double") for v in (a, b, c))
@@ -325,6 +326,7 @@ def least(e: Emitter, name: str, kind: str, a: str, b: str, nan: bool) -> str:
         result = e.intrinsic(f"llvm.{name}imum", kind, a, b)
     elif e.host.avx512 and e.width > 1:
         letter, n = ("s", 16) if kind == "float" else ("d", 8)
+        a, b = (e.intrinsic("llvm.canonicalize", kind, x) for x in (a, b))  # the instruction lets a signalling NaN win
         result = e.wide(f"llvm.x86.avx512.mask.range.p{letter}.512", kind, a, b,
                         after=f"i32 {4 if name == 'min' else 5}, <{n} x {kind}> zeroinitializer, i{n} -1, i32 4",
                         after_types=f"i32, <{n} x {kind}>, i{n}, i32")
@@ -419,5 +421,5 @@ def _copysign(e: Emitter, op: Op):
 @pure("testp")
 def _testp(e: Emitter, op: Op):
     kind = LLVM_TYPE[op.slots["T"]]
-    classes = {"finite": 0x1F8, "infinite": 0x204, "number": 0x3FC, "notanumber": 0x003, "normal": 0x108, "subnormal": 0x090}
+    classes = {"finite": 0x1F8, "infinite": 0x204, "number": 0x3FC, "notanumber": 0x003, "normal": 0x168, "subnormal": 0x090}
     return e.intrinsic("llvm.is.fpclass", kind, e.arg(op, "a"), result="i1", extra=f", i32 {classes[op.slots['op']]}", extra_types=", i32")

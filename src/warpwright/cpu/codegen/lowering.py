@@ -47,7 +47,7 @@ def emit(e: Emitter, op: Op) -> None:
     """Write an instruction for the lanes in `e.mask`."""
     lowering = LOWERINGS.get(op.opcode)
     if lowering is None:
-        e.fail(op, f"it has no '{op.opcode}' instruction yet")
+        raise e.unsupported(op, f"it has no '{op.opcode}' instruction yet")
     if lowering.pure:
         _emit_pure(e, op, lowering.function)
         return
@@ -55,7 +55,7 @@ def emit(e: Emitter, op: Op) -> None:
         lowering.function(e, op)
         return
     reg, negated = op.guard
-    if e.lanes.known[reg.index].uniform:  # type: ignore[union-attr]
+    if e.lanes.known[reg.index].uniform:
         with e.shape(1):
             predicate = e.read(reg, "i1")
         do, done = e.label("guarded"), e.label("after")
@@ -92,11 +92,11 @@ def _emit_pure(e: Emitter, op: Op, function) -> None:
     outer = e.mask
     if op.guard is not None:
         reg, negated = op.guard
-        if e.lanes.known[reg.index].uniform:  # type: ignore[union-attr]
+        if e.lanes.known[reg.index].uniform:
             with e.shape(1):
                 predicate = e.read(reg, "i1")
                 e.scalar_guard = e.ins(f"xor i1 {predicate}, true") if negated else predicate
-            if any(e.lanes.known[r.index].varying for r in op.writes):  # type: ignore[union-attr]
+            if any(e.lanes.known[r.index].varying for r in op.writes):
                 full = e.ins(f"select i1 {e.scalar_guard}, i32 -1, i32 0")
                 e.mask = full if outer is None else e.ins(f"and i32 {full}, {outer}")
         else:
@@ -110,10 +110,10 @@ def _emit_pure(e: Emitter, op: Op, function) -> None:
     for name, value in zip(names, results, strict=False):
         target, (type_, length) = op.args[name], op.types[name]
         if isinstance(target, Vec):
-            kind = LLVM_TYPE[type_] if length else f"i{BITS[LLVM_TYPE[type_]] // len(target.elements)}"  # type: ignore[index]
+            kind = LLVM_TYPE[type_] if length else f"i{BITS[LLVM_TYPE[type_]] // len(target.elements)}"
             for element, part in zip(target.elements, value, strict=True):
                 if isinstance(element, Reg):
                     e.write(op, element, part, kind, width)
         elif isinstance(target, Reg):
-            e.write(op, target, value, LLVM_TYPE[type_], width, signed=type_[0] == "s")  # type: ignore[index]
+            e.write(op, target, value, LLVM_TYPE[type_], width, signed=type_[0] == "s")
     e.mask, e.scalar_guard = outer, None

@@ -127,5 +127,5 @@ def tanh(e: Emitter, x: str) -> str:
     power = ex2(e, e.bin("fmul", "float", size, e.k("float", 2 / math.log(2))), False)
     far = e.bin("fsub", "float", e.k("float", 1.0),
                 e.bin("fdiv", "float", e.k("float", 2.0), e.bin("fadd", "float", power, e.k("float", 1.0))))
-    far = e.intrinsic("llvm.copysign", "float", far, x)
-    return e.select(e.fcmp("olt", "float", size, e.k("float", 0.625)), "float", near, far)
+    result = e.select(e.fcmp("olt", "float", size, e.k("float", 0.625)), "float", near, far)
+    return e.intrinsic("llvm.copysign", "float", result, x)

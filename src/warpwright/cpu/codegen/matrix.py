@@ -99,7 +99,7 @@ def _row_pointers(e: Emitter, address: addressing.Address, count: int) -> list[s
     if address.form.plain:
         pointer = addressing.host_scalar(e, address)
         return [e.ins(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
-                for offset in address.form.offsets[:8 * count]]  # type: ignore[index]
+                for offset in address.form.offsets[:8 * count]]
     host = addressing.host_vector(e, address, addressing.vector(e, address))
     return [e.ins(f"inttoptr i64 {e.extract(host, 'i64', lane)} to ptr") for lane in range(8 * count)]
 
@@ -142,7 +142,7 @@ def _ldmatrix(e: Emitter, op: Op) -> None:
     e.mask = outer
     values = [e.ins(f"phi <32 x i32> [ {a}, %{from_one} ], [ {b}, %{from_other} ]") for a, b in zip(quick, slow, strict=True)]
     for target, value in zip(targets, values, strict=True):
-        e.write(op, target, _transpose(e, value) if op.get("trans") else value, "i32", 32)  # type: ignore[arg-type]
+        e.write(op, target, _transpose(e, value) if op.get("trans") else value, "i32", 32)
 
 
 @effect("stmatrix")
@@ -182,4 +182,4 @@ def _stmatrix(e: Emitter, op: Op) -> None:
 def _movmatrix(e: Emitter, op: Op) -> None:
     with e.shape(32):
         value = e.arg(op, "a", "i32")
-    e.write(op, op.args["d"], _transpose(e, value), "i32", 32)  # type: ignore[arg-type]
+    e.write(op, op.args["d"], _transpose(e, value), "i32", 32)

@@ -46,7 +46,7 @@ class Run:
 
 def element_of(op: Op, name: str) -> Element:
     type_, length = op.types[name]
-    return Element(LLVM_TYPE[type_], length or 1)  # type: ignore[index]
+    return Element(LLVM_TYPE[type_], length or 1)
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -60,13 +60,13 @@ def plan(address: Address, element: Element, gap: int) -> tuple[list[Run], list[
     form = address.form
     if form.varying or address.space == "local":
         return None
-    if any(offset % element.total for offset in form.offsets):  # type: ignore[union-attr]
+    if any(offset % element.total for offset in form.offsets):
         return None
     found = addressing.groups(form)
     runs: list[Run] = []
     where: list[list[tuple[int, int]]] = [[] for _ in range(32)]
     for g, (_, lanes) in enumerate(found):
-        wanted = sorted({form.offsets[lane] + i * element.size for lane in lanes for i in range(element.count)})  # type: ignore[index]
+        wanted = sorted({form.offsets[lane] + i * element.size for lane in lanes for i in range(element.count)})
         place: dict[int, tuple[int, int]] = {}
         start = last = wanted[0]
         for byte in wanted:
@@ -79,7 +79,7 @@ def plan(address: Address, element: Element, gap: int) -> tuple[list[Run], list[
         if len(runs) > MOST_RUNS:
             return None
         for lane in lanes:
-            where[lane] = [place[form.offsets[lane] + i * element.size] for i in range(element.count)]  # type: ignore[index]
+            where[lane] = [place[form.offsets[lane] + i * element.size] for i in range(element.count)]
     if sum(run.length for run in runs) > 8 * 32 * element.count:
         return None
     return runs, where, found
@@ -93,7 +93,8 @@ def _run_pointer(e: Emitter, run: Run, pointer: str, found: list) -> str:
     return e.ins(f"getelementptr i8, ptr {where}, i64 {run.start}") if run.start else where
 
 
-def _load_runs(e: Emitter, address: Address, element: Element, planned, volatile: str) -> list[str]:
+def _runs_loaded(e: Emitter, address: Address, element: Element, planned, volatile: str) -> tuple[str, int, list[list[int]]]:
+    """All runs in one vector, its length, and where in it each lane's values are."""
     runs, where, found = planned
     pointer = addressing.host_scalar(e, address)
     kind, align = element.kind, element.total
@@ -105,20 +106,43 @@ def _load_runs(e: Emitter, address: Address, element: Element, planned, volatile
         if run.length < longest:
             part = e.shuffle(part, kind, [i if i < run.length else 0 for i in range(longest)], run.length)
         parts.append(part)
-    length = longest
-    while len(parts) > 1:  # put the runs side by side
-        if len(parts) % 2:
-            parts.append("poison")
-        parts = [e.shuffle(a, kind, range(2 * length), length, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-        length *= 2
-    whole = parts[0]
-    return [e.shuffle(whole, kind, [where[lane][i][0] * longest + where[lane][i][1] for lane in range(32)], length)
-            for i in range(element.count)]
+    whole, length = _join(e, parts, kind, longest)
+    return whole, length, [[r * longest + index for r, index in lane] for lane in where]
 
 
-def _join(e: Emitter, values: list[str], kind: str) -> tuple[str, int]:
-    """Vectors of 32 one after another; what is missing to a power of two is left open."""
-    parts, length = list(values), 32
+def _load_runs(e: Emitter, address: Address, element: Element, planned, volatile: str) -> list[str]:
+    whole, length, where = _runs_loaded(e, address, element, planned, volatile)
+    return [e.shuffle(whole, element.kind, [lane[i] for lane in where], length) for i in range(element.count)]
+
+
+def load_flat(e: Emitter, address: Address, element: Element, planned) -> str:
+    """All lanes' values, one lane after another, as one vector."""
+    whole, length, where = _runs_loaded(e, address, element, planned, "")
+    order = [index for lane in where for index in lane]
+    return whole if order == list(range(length)) else e.shuffle(whole, element.kind, order, length)
+
+
+def store_flat(e: Emitter, address: Address, element: Element, flat: str, planned) -> None:
+    """Store what `load_flat` gives; all lanes take part."""
+    runs, where, found = planned
+    pointer = addressing.host_scalar(e, address)
+    source = {place: element.count * lane + i for lane in range(32) for i, place in enumerate(where[lane])}
+    total = 32 * element.count
+    for r, run in enumerate(runs):
+        order = [source[r, index] for index in range(run.length)]
+        part = flat if order == list(range(total)) else e.shuffle(flat, element.kind, order, total)
+        e.do(f"store <{run.length} x {element.kind}> {part}, ptr {_run_pointer(e, run, pointer, found)}, align {element.total}")
+
+
+def overlap(planned) -> bool:
+    """Whether two lanes access the same bytes."""
+    touched = [place for lane in planned[1] for place in lane]
+    return len(set(touched)) < len(touched)
+
+
+def _join(e: Emitter, values: list[str], kind: str, length: int = 32) -> tuple[str, int]:
+    """Vectors one after another; what is missing to a power of two is left open."""
+    parts = list(values)
     while len(parts) > 1:
         if len(parts) % 2:
             parts.append("poison")
@@ -314,10 +338,10 @@ def load(e: Emitter, op: Op, address: Address, element: Element) -> tuple[list[s
 @effect("ld", "ldu")
 def _ld(e: Emitter, op: Op) -> None:
     arg: Addr = op.args["a"]  # type: ignore[assignment]
-    target, (type_, length) = op.args["d"], op.types["d"]
+    target, type_ = op.args["d"], op.types["d"][0]
     targets = target.elements if isinstance(target, Vec) else (target,)
     element = element_of(op, "d")
-    signed = type_[0] == "s"  # type: ignore[index]
+    signed = type_[0] == "s"
     if isinstance(arg.base, Place) and arg.base.space == "param":
         for i, reg in enumerate(targets):
             offset = arg.base.offset + arg.offset + i * element.size
@@ -359,11 +383,8 @@ def store(e: Emitter, op: Op, address: Address, element: Element, values: list[s
     volatile = _volatile(op)
     uniform = address.form.uniform and address.space != "local"
     planned = None if uniform or address.form.varying else plan(address, element, gap=0)
-    if planned is not None:  # only where no two lanes write the same bytes
-        runs, where, _ = planned
-        touched = [place for lane in where for place in lane]
-        if len(set(touched)) < len(touched):
-            planned = None
+    if planned is not None and overlap(planned):
+        planned = None
     addresses: str | None = None
 
     def slow(given: str) -> None:

@@ -39,7 +39,7 @@ def _source_lanes(mode: str, b: int, c: int) -> tuple[list[int], list[bool]]:
 def _shfl(e: Emitter, op: Op) -> None:
     mode, target, second = op.slots["mode"], op.args["d"], op.args.get("p")
     b, c = e.lanes.of(op.args["b"], 32), e.lanes.of(op.args["c"], 32)
-    uniform = isinstance(target, Reg) and not e.lanes.known[target.index].varying and e.lanes.of(op.args["a"]).uniform  # type: ignore[union-attr]
+    uniform = isinstance(target, Reg) and not e.lanes.known[target.index].varying and e.lanes.of(op.args["a"]).uniform
     if b.uniform and c.uniform and b.constant is not None and c.constant is not None:
         sources, found = _source_lanes(mode, b.constant, c.constant)
         if uniform:
@@ -56,9 +56,9 @@ def _shfl(e: Emitter, op: Op) -> None:
         if uniform:
             with e.shape(1):
                 result = e.arg(op, "a")
-    e.write(op, target, result, "i32", 1 if uniform else 32)  # type: ignore[arg-type]
+    e.write(op, target, result, "i32", 1 if uniform else 32)
     if second is not None:
-        e.write(op, second, inside, "i1", 32)  # type: ignore[arg-type]
+        e.write(op, second, inside, "i1", 32)
 
 
 def _dynamic(e: Emitter, op: Op, mode: str) -> tuple[str, str]:
@@ -130,12 +130,12 @@ def _vote(e: Emitter, op: Op) -> None:
         case _:
             all_of_them, none = e.ins(f"icmp eq i32 {bits}, {members}"), e.ins(f"icmp eq i32 {bits}, 0")
             result, kind = e.ins(f"or i1 {all_of_them}, {none}"), "i1"
-    e.write(op, op.args["d"], result, kind, 1)  # type: ignore[arg-type]
+    e.write(op, op.args["d"], result, kind, 1)
 
 
 @effect("activemask")
 def _activemask(e: Emitter, op: Op) -> None:
-    e.write(op, op.args["d"], e.mask_bits(), "i32", 1)  # type: ignore[arg-type]
+    e.write(op, op.args["d"], e.mask_bits(), "i32", 1)
 
 
 @effect("elect")
@@ -146,8 +146,8 @@ def _elect(e: Emitter, op: Op) -> None:
     with e.shape(32):
         leaders = e.splat(leader, "i32")
         chosen = e.icmp("eq", "i32", leaders, e.vector_constant("i32", LANE_IDS))
-    e.write(op, op.args["d"], leaders, "i32", 32)  # type: ignore[arg-type]
-    e.write(op, op.args["p"], chosen, "i1", 32)  # type: ignore[arg-type]
+    e.write(op, op.args["d"], leaders, "i32", 32)
+    e.write(op, op.args["p"], chosen, "i1", 32)
 
 
 @effect("match")
@@ -163,9 +163,9 @@ def _match(e: Emitter, op: Op) -> None:
         with e.shape(32):
             same = e.to_bits(e.icmp("eq", kind, a, e.splat(e.extract(a, kind, first), kind)))
         agreed = e.ins(f"icmp eq i32 {e.ins(f'and i32 {same}, {members}')}, {members}")
-        e.write(op, op.args["d"], e.ins(f"select i1 {agreed}, i32 {members}, i32 0"), "i32", 1)  # type: ignore[arg-type]
+        e.write(op, op.args["d"], e.ins(f"select i1 {agreed}, i32 {members}, i32 0"), "i32", 1)
         if op.args.get("p") is not None:
-            e.write(op, op.args["p"], agreed, "i1", 1)  # type: ignore[arg-type]
+            e.write(op, op.args["p"], agreed, "i1", 1)
         return
     name = f"match.{kind}"
     if name not in e.helpers:
@@ -198,7 +198,7 @@ out:
 }}
 """
     result = e.ins(f"call <32 x i32> @{name}(<32 x {kind}> {a}, i32 {members})")
-    e.write(op, op.args["d"], result, "i32", 32)  # type: ignore[arg-type]
+    e.write(op, op.args["d"], result, "i32", 32)
 
 
 @effect("redux")
@@ -217,7 +217,7 @@ def _redux(e: Emitter, op: Op) -> None:
             a = e.select(e.ins(f"bitcast i32 {members} to <32 x i1>"), kind, a, e.k(kind, identity))
     full = f"@llvm.vector.reduce.{('s' if signed else 'u') + name if name in ('min', 'max') else name}.v32i32"
     e.declarations[full] = f"declare i32 {full}(<32 x i32>)"
-    e.write(op, op.args["d"], e.ins(f"call i32 {full}(<32 x i32> {a})"), "i32", 1)  # type: ignore[arg-type]
+    e.write(op, op.args["d"], e.ins(f"call i32 {full}(<32 x i32> {a})"), "i32", 1)
 
 
 def _redux_f32(e: Emitter, op: Op, name: str, members: str) -> None:
@@ -236,4 +236,4 @@ def _redux_f32(e: Emitter, op: Op, name: str, members: str) -> None:
         for distance in (16, 8, 4, 2, 1):
             a = least(e, name, "float", a, e.shuffle(a, "float", [lane ^ distance for lane in LANE_IDS]), keeps_nan)
         a = e.select(e.fcmp("uno", "float", a, a), "float", e.k("float", NAN["float"]), a)
-    e.write(op, op.args["d"], e.extract(a, "float", 0), "float", 1)  # type: ignore[arg-type]
+    e.write(op, op.args["d"], e.extract(a, "float", 0), "float", 1)

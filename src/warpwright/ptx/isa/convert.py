@@ -64,10 +64,10 @@ declare(
     # two at once
     ("rnd:{rn|rz} relu? satfinite@sm_80@ptx8.1? D:{f16x2|bf16x2} S:{f32}", TWO, "@sm_80@ptx7.0"),
     ("rnd:{rs} relu? satfinite? D:{f16x2|bf16x2} S:{f32}", "=d:D, a:S, b:S, bits:b32", "@sm_100a@ptx8.7"),
-    ("rnd:{rn} satfinite relu? D:{e4m3x2|e5m2x2} S:{f32}", TWO, "@sm_89@ptx8.1"),
-    ("rnd:{rn} satfinite relu? D:{e4m3x2|e5m2x2} S:{f16x2}", ONE, "@sm_89@ptx8.1"),
+    ("rnd:{rn} satfinite relu? D:{e4m3x2|e5m2x2} S:{f32}", TWO, "@sm_89@ptx7.8"),
+    ("rnd:{rn} satfinite relu? D:{e4m3x2|e5m2x2} S:{f16x2}", ONE, "@sm_89@ptx7.8"),
     ("rnd:{rn} satfinite relu? D:{e4m3x2|e5m2x2} S:{bf16x2}", ONE, "@sm_100a+@ptx9.1"),
-    ("rnd:{rn} relu? D:{f16x2} S:{e4m3x2|e5m2x2}", ONE, "@sm_89@ptx8.1"),
+    ("rnd:{rn} relu? D:{f16x2} S:{e4m3x2|e5m2x2}", ONE, "@sm_89@ptx7.8"),
     (f"rnd:{{rn}} satfinite relu? D:{{{TINY_PAIRS}}} S:{{f32}}", TWO, "@sm_100a+@ptx8.6"),
     (f"rnd:{{rn}} relu? D:{{f16x2}} S:{{{TINY_PAIRS}}}", ONE, "@sm_100a+@ptx8.6"),
     ("rnd:{rz|rp} satfinite? D:{ue8m0x2} S:{f32}", TWO, "@sm_100a+@ptx8.6"),
