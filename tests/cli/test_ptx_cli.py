@@ -55,7 +55,7 @@ def test_check_says_what_is_wrong_a_line_each(run):
     assert ran.returncode == 2
     assert ran.stdout.splitlines() == [
         "bad.ptx:16:5: 'fma.f32' lacks one of .rn .rz .rm .rp, as in 'fma.rn.f32'",
-        "bad.ptx:17:28: operand b of 'st.global.f32': '%p1' is a .pred register, and must be .b32 or .f32",
+        "bad.ptx:17:27: operand b of 'st.global.f32': '%p1' is a .pred register, and must be .b32 or .f32",
         "broken.ptx:12:50: expected ']' after an address, found ';'",
         "cubin.ptx: cannot be read: it is not text (is it a cubin or an object file?)",
     ]

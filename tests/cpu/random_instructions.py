@@ -125,7 +125,19 @@ class Op:
         mnemonic = re.sub(r"\[(.*?)\]", lambda found: str(random.choice(found[1].split(","))), self.mnemonic)
         writes = "rf"["f32" in mnemonic.split(".")[:-1]] if self.writes == "R" else self.writes  # set to f32 or to an integer
         guard = f"@{'!' if random.random() < 0.5 else ''}{operand('p')} " if random.random() < 0.2 else ""
-        return f"{guard}{mnemonic} {'|'.join(map(operand, writes))}, {', '.join(map(operand, self.reads))};"
+        reads = [operand(pool) for pool in self.reads]
+        sign = mnemonic.startswith("copysign") or "xorsign" in mnemonic
+        prepared = [without_nan(register) for register in reads] if sign else []  # the sign of a computed NaN is open
+        return "\n".join([*prepared, f"{guard}{mnemonic} {'|'.join(map(operand, writes))}, {', '.join(reads)};"])
+
+
+def without_nan(register: str) -> str:
+    """Lines that make a NaN zero (both halves of a pair)."""
+    pool = register[1]
+    type_ = {"f": "f32", "g": "f64", "k": "f16", "y": "bf16", "m": "f16x2", "n": "bf16x2"}[pool]
+    ordered = f"setp.nan.{type_} {'%q2|%q3' if pool in 'mn' else '%q3'}, {register}, {register};"
+    both = "\nor.pred %q3, %q2, %q3;" if pool in "mn" else ""
+    return f"{ordered}{both}\n@%q3 mov.b{WIDTH[pool]} {register}, 0;"
 
 
 def ops(table: str) -> list[Op]:

@@ -116,7 +116,7 @@ def test_backward(random, gate, with_scores):
 @pytest.mark.parametrize("gate, message", [
     ((10, 2, 4, 2), "10 experts do not divide into 4"),
     ((16, 2, 4, 5), "keeps 1 to 4 groups, not 5"),
-    ((16, 9, 4, 2), "chooses 1 to 8 of the 8 experts in 2 groups"),
+    ((16, 9, 4, 2), "chooses 1 to 8 experts .* from 2 groups of 4, not 9"),
     ((64, 33, 1, 1), "at most 32"),
 ])
 def test_gates_that_cannot_be(gate, message):

@@ -41,7 +41,8 @@ LEGAL = [
     "bar.sync 0, 64;", "fma.rn.bf16x2 %r1, %r2, %r3, %r4;", "mul.f16 %h1, %h2, %h3;", "cvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f2;",
     "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f1,%f2,%f3,%f4};",
     "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r1, %r2}, [%r3];", "cp.async.cg.shared.global [%r1], [%rd1], 16, %r2;",
-    "{ .reg .v2 .b16 v; mov.b32 v, %r1; st.b16 [smem], v.y; }", "wgmma.wait_group.sync.aligned 0;", "setmaxnreg.inc.sync.aligned.u32 240;", "ld.local.u32 %r1, [16];", "st.local.u32 [spill+4], 7;",
+    "{ .reg .v2 .b16 v; mov.b32 v, %r1; st.b16 [smem], v.y; }", "wgmma.wait_group.sync.aligned 0;",
+    "setmaxnreg.inc.sync.aligned.u32 240;", "ld.local.u32 %r1, [16];", "st.local.u32 [spill+4], 7;",
 ]
 ILLEGAL = [
     ("add.s32 %r1, %f2, %r3;", "operand a of 'add.s32': '%f2' is a .f32 register, and must be .b32, .u32 or .s32"),

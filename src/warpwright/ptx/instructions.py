@@ -84,8 +84,8 @@ class InstructionChecker:
     def undeclared(self, operand: tree.Register | tree.Symbol, scope: Scope, instruction: tree.Instruction, what: str) -> PtxError:
         found = scope.find(operand.name)
         if found is not None:
-            return self.error(f"{what} '{operand.name}' of '{instruction.mnemonic}' is {kind_of(found)}, and must be a "
-                              f"register", operand, instruction)
+            return self.error(f"{what} '{operand.name}' of '{instruction.mnemonic}' is {kind_of(found)}, "
+                              "and must be a register", operand, instruction)
         return self.error(f"{what} '{operand.name}' of '{instruction.mnemonic}' is not declared", operand, instruction)
 
     def register_type(self, name: str, scope: Scope) -> str | None:
@@ -126,8 +126,8 @@ class InstructionChecker:
     def check_address(self, value: Value, match_: Match, scope: Scope) -> Iterator[PtxError]:
         instruction, operand = match_.instruction, value.operand
         if not isinstance(operand, tree.Address):
-            yield self.error(f"operand {value.name} of '{instruction.mnemonic}' is an address: write "
-                             f"'[{show(operand)}]'", operand, instruction)
+            yield self.error(f"operand {value.name} of '{instruction.mnemonic}' is an address: "
+                             f"write '[{show(operand)}]'", operand, instruction)
             return
         slots = match_.slots
         space = slots.get(value.name if value.name in ("dst", "src") else "space") or None
@@ -147,8 +147,8 @@ class InstructionChecker:
             elif slots.get("space") == "param::func":
                 yield self.error(f"'.param::func' takes the name of a parameter, not the register '{base.name}'", base, instruction)
             elif class_of(type_) not in "bi" or type_ == "b128":
-                yield self.error(f"the address register '{base.name}' is .{type_}, and must be an integer or bits of up to "
-                                 f"64", base, instruction)
+                yield self.error(f"the address register '{base.name}' is .{type_}, "
+                                 "and must be an integer or bits of up to 64", base, instruction)
         else:
             yield from self.check_address_symbol(base, space, match_, scope)
         for part in (*operand.more, operand.coordinates):
@@ -193,6 +193,10 @@ class InstructionChecker:
             length = 4 if operand.name in VECTORS else getattr(found, "vector", None)
             if length != value.length:
                 yield self.error(f"{where} is a vector of {value.length}: write '{{…}}', not '{show(operand)}'", operand, instruction)
+            elif operand.name not in VECTORS:
+                register = self.register_type(operand.name, scope)
+                if register is None or not agrees(register, type_, instruction.opcode in RELAXED):
+                    yield self.error(f"{where}: '{operand.name}' holds .{register}, and must hold {takes(type_)}", operand, instruction)
             return
         if not isinstance(operand, tree.Vector):
             yield self.error(f"{where} is a vector of {value.length}: write '{{…}}', not '{show(operand)}'", operand, instruction)
@@ -364,8 +368,8 @@ class InstructionChecker:
             targets = match_.value("targets")
             listed = scope.find(targets.operand.name) if targets and isinstance(targets.operand, tree.Symbol) else None
             if not isinstance(listed, tree.Directive):
-                yield self.error(f"the indirect call '{instruction}' needs the label of a '.callprototype' or '.calltargets' before "
-                                 f"it", instruction)
+                yield self.error(f"the indirect call '{instruction}' needs the label of a '.callprototype' "
+                                 "or '.calltargets' before it", instruction)
                 return
             if listed.name == "callprototype":
                 formal_results, formal_arguments = prototype(listed)
@@ -401,9 +405,8 @@ class InstructionChecker:
                 if not isinstance(found, tree.Variable):
                     yield self.error(f"{what}: '{operand.name}' is {kind_of(found) if found else 'not declared'}", operand, instruction)
                 elif found.space != "param":
-                    yield self.error(f"{what}: '{operand.name}' is in .{found.space}; arguments are registers, constants or .param "
-                                     f"variables",
-                                     operand, instruction)
+                    yield self.error(f"{what}: '{operand.name}' is in .{found.space}; "
+                                     "arguments are registers, constants or .param variables", operand, instruction)
                 elif (size := size_of(parameter)) is not None and size_of(found) != size:
                     yield self.error(f"{what}: '{operand.name}' has {size_of(found)} bytes, and '{parameter.name}' "
                                      f"{size}", operand, instruction)

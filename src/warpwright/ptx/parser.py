@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+from warpwright.errors import PtxError
 from warpwright.ptx import tree
 from warpwright.ptx.operands import OperandReader, Scope
 
 LINKAGES = ("visible", "extern", "weak", "common")
 SPACES = ("global", "shared", "const", "local", "param", "tex", "reg")
+_DEEPEST = 200  # nested blocks: each is a step of recursion, here and wherever a tree is walked
 # Directives between a function's parameters and its body.
 FUNCTION_DIRECTIVES = {
     "maxntid", "reqntid", "minnctapersm", "maxnctapersm", "maxnreg", "noreturn", "pragma", "reqnctapercluster", "explicitcluster",
@@ -18,7 +20,10 @@ FUNCTION_DIRECTIVES = {
 
 def parse(text: str, file: str | None = None) -> tree.Module:
     """Parse a PTX module. Raises PtxError, with line and column, where the text is not PTX. `ptx.verify` judges what it says."""
-    return _Parser(text, file).module()
+    try:
+        return _Parser(text, file).module()
+    except RecursionError:
+        raise PtxError("braces or parentheses are nested too deeply", file=file) from None
 
 
 class _Parser(OperandReader):
@@ -140,6 +145,8 @@ class _Parser(OperandReader):
                 statements.append(self.guarded())
             elif kind == "{":
                 position = self.position()
+                if len(self.scopes) > _DEEPEST:
+                    self.fail(f"blocks are nested more than {_DEEPEST} deep")
                 self.scopes.append(Scope())
                 inner = self.block()
                 self.scopes.pop()

@@ -147,8 +147,8 @@ declare(
     (f"{_MAP} field:{{box_dim|global_dim|element_stride}} {_MAP_SPACE} T:{{b32}}", "a:addr, index:imm, b:T", "@sm_90a+@ptx8.3", "",
      _check_map),
     (f"{_MAP} field:{{global_stride}} {_MAP_SPACE} T:{{b64}}", "a:addr, index:imm, b:T", "@sm_90a+@ptx8.3", "", _check_map),
-    (f"{_MAP} field:{{elemtype|interleave_layout|swizzle_mode|swizzle_atomicity@sm_100a+@ptx8.6|fill_mode}} {_MAP_SPACE} T:{{b32}}", "a:addr, b:imm",
-     "@sm_90a+@ptx8.3", "", _check_map),
+    (f"{_MAP} field:{{elemtype|interleave_layout|swizzle_mode|swizzle_atomicity@sm_100a+@ptx8.6|fill_mode}} {_MAP_SPACE} T:{{b32}}",
+     "a:addr, b:imm", "@sm_90a+@ptx8.3", "", _check_map),
     ("action:{cp_fenceproxy} dst:{global} src:{shared::cta} proxy:{tensormap::generic} sem:{release} "
      "scope:{cta|cluster|gpu|sys} sync aligned",
      "dst:addr, src:addr, size:imm", "@sm_90@ptx8.3", "", constant("size", 128)),
