@@ -18,8 +18,10 @@ from typing import Any, Literal
 
 import torch
 
+from warpwright import ptx
 from warpwright.kernels import matmul_fp32, matmul_mma
-from warpwright.kernels.matmul_tiles import CHUNK, Access, Grouping, Tiling
+from warpwright.kernels.matmul_tiles import CHUNK, Grouping, Tiling
+from warpwright.kernels.registry import LibraryKernel, register
 
 
 # ── references ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -122,8 +124,7 @@ def _launch(a: torch.Tensor, a_strided: bool, b: torch.Tensor, b_strided: bool, 
         config: Tiling = matmul_fp32.Config(a_strided=a_strided, b_strided=b_strided, grouped=grouped)
     else:
         config = matmul_mma.Config(a_strided=a_strided, b_strided=b_strided, grouped=grouped, out="bf16" if c.dtype == torch.bfloat16 else "f32")
-    config = tuned(config, m, n, k)
-    config = replace(config, access=_access(config, a, b, m, n))
+    config = _fit(config, a, b, m, n, k)
     build: Any = matmul_fp32.build if isinstance(config, matmul_fp32.Config) else matmul_mma.build
     build(config).launch(device or default_device(), grid=_grid(config, m, n, experts), args=_arguments(a, b, c, m, n, k, offsets, experts))
     return c
@@ -181,8 +182,7 @@ def _launch_fp8(config: matmul_mma.Config, a: torch.Tensor, a_scale: torch.Tenso
         return c.zero_()
     a, b = _aligned(a), _aligned(b)
     a_scale = _first_dense(a_scale)
-    config = tuned(replace(config, a_format=_FORMATS[a.dtype], out="bf16" if c.dtype == torch.bfloat16 else "f32"), m, n, k)
-    config = replace(config, access=_access(config, a, b, m, n))
+    config = _fit(replace(config, a_format=_FORMATS[a.dtype], out="bf16" if c.dtype == torch.bfloat16 else "f32"), a, b, m, n, k)
     if config.b_scale == "row":
         b_scale = _first_dense(b_scale)
         b_scale_n, b_scale_k, b_scale_stride = 1, b_scale.stride(1), 0
@@ -196,29 +196,24 @@ def _launch_fp8(config: matmul_mma.Config, a: torch.Tensor, a_scale: torch.Tenso
 # ── choices and arguments ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def tuned(config: Any, m: int, n: int, k: int) -> Any:
-    """The config with the tile for a shape."""
-    if isinstance(config, matmul_fp32.Config):
-        return config
-    if n <= 32:
-        return replace(config, tile=(128, 32), warps=(4, 1))
-    if m < 64:
-        return replace(config, tile=(32, 64), warps=(1, 4))
-    if m < 128:
-        return replace(config, tile=(64, 64), warps=(2, 2))
-    return replace(config, tile=(128, 64), warps=(2, 2) if config.dtype == "bf16" else (4, 2))
+def _fit(config: Any, a: torch.Tensor, b: torch.Tensor, m: int, n: int, k: int) -> Any:
+    """The config with the tile and the way to meet edges (see `matmul_tiles`) for these tensors.
 
-
-def _access(config: Tiling, a: torch.Tensor, b: torch.Tensor, m: int, n: int) -> Access:
-    """How the kernel can meet the edges of these tensors; see `matmul_tiles`."""
-    if not all(_is_aligned(tensor) for tensor in (a, b)):
-        return "elements"
-    fits = m >= config.tile[0] and n >= config.tile[1] and n % 2 == 0
-    pieces = 16 // config.element
-    whole = not ((config.a_strided and m % pieces) or (config.b_strided and n % pieces))
-    if fits and whole:
-        return "shifted"
-    return "elements" if isinstance(config, matmul_fp32.Config) else "masked"
+    Whole 128 × 64 tiles of aligned tensors take "shifted"; what is smaller or odd takes 64 × 64, so that few variants need compiling.
+    """
+    fp32 = isinstance(config, matmul_fp32.Config)
+    if all(_is_aligned(tensor) for tensor in (a, b)):
+        tile = config.tile if fp32 else (128, 64)
+        pieces = 16 // config.element
+        ragged = config.a_strided and m % pieces or config.b_strided and n % pieces
+        whole_k = k % config.depth == 0 or config.grouped == "k"
+        whole_n = n % (8 if not fp32 and config.dtype == "fp8" else 2) == 0  # 8: a shifted group of columns has one block's scale
+        if m >= tile[0] and n >= tile[1] and whole_n and whole_k and not ragged:
+            warps = config.warps if fp32 else (4, 2) if config.dtype == "fp8" else (2, 2)
+            return replace(config, tile=tile, warps=warps, access="shifted")
+        if not fp32:
+            return replace(config, tile=(64, 64), warps=(2, 2), stages=2, access="masked")
+    return replace(config, access="elements") if fp32 else replace(config, tile=(64, 64), warps=(2, 2), stages=2, access="elements")
 
 
 def _grid(config: Tiling, m: int, n: int, experts: int) -> tuple[int, int, int]:
@@ -287,3 +282,66 @@ def default_device() -> Any:
     from warpwright.kernels import ops
 
     return ops.device()
+
+
+# ── the index ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _variants(a_strided: bool, b_strided: bool, grouped: Grouping) -> dict[str, ptx.Kernel]:
+    """bf16 and fp32 kernels of a product, dense and grouped."""
+    found = {}
+    for by in ("", grouped):
+        for access in ("shifted", "masked", "elements"):
+            layout: dict[str, Any] = {"a_strided": a_strided, "b_strided": b_strided, "grouped": by, "access": access}
+            shape: dict[str, Any] = {"tile": (128, 64)} if access == "shifted" else {"tile": (64, 64), "stages": 2}
+            kernels = [matmul_mma.build(matmul_mma.Config(**layout, **shape, out=out)) for out in ("bf16", "f32")]
+            if access != "masked":
+                kernels.append(matmul_fp32.build(matmul_fp32.Config(**layout)))
+            found.update({kernel.name.removeprefix("matmul_"): kernel for kernel in kernels})
+    return found
+
+
+def _fp8_variants(b_scale: Literal["block", "row"], grouped: Grouping) -> dict[str, ptx.Kernel]:
+    """fp8 kernels, dense and grouped, for targets with e4m3 products and without."""
+    found = {}
+    for by in ("", grouped):
+        for access, tile, warps in (("shifted", (128, 64), (4, 2)), ("masked", (64, 64), (2, 2))):
+            for a_format, emulate in (("e4m3", False), ("e4m3", True), ("e5m2", False), ("e5m2", True)):
+                given: dict[str, Any] = {"access": access, "tile": tile, "warps": warps, "a_format": a_format, "emulate": emulate}
+                kernel = matmul_mma.build(matmul_mma.Config(dtype="fp8", slabs=2, stages=2, grouped=by, b_scale=b_scale, **given))
+                found[kernel.name.removeprefix("matmul_")] = kernel
+    return found
+
+
+def _random(generator: torch.Generator, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=generator).bfloat16()
+
+
+def _random_fp8(generator: torch.Generator, rows: int, k: int, scales: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
+    return (torch.randn(rows, k, generator=generator) * 64).to(torch.float8_e4m3fn), torch.rand(*scales, generator=generator) + 0.5
+
+
+_ROUNDED, _SUMMED = 2.0**-8, 4e-6  # results in bf16 (2⁻⁹ of each), and in FP32 after sums over some 1,000 of k
+
+register(LibraryKernel(
+    "matmul_forward", "x·wᵀ of a linear layer, dense or grouped by expert, bf16 or fp32", lambda: _variants(False, False, "rows"),
+    forward, reference_forward, example=lambda generator: (_random(generator, 1024, 256), _random(generator, 512, 256)), tolerance=_ROUNDED,
+    traffic=lambda x, w: x.nbytes + w.nbytes + 2 * x.shape[0] * w.shape[-2]))
+register(LibraryKernel(
+    "matmul_data_gradient", "dy·w of a linear layer, dense or grouped by expert, bf16 or fp32", lambda: _variants(False, True, "rows"),
+    data_gradient, reference_data_gradient, example=lambda generator: (_random(generator, 1024, 512), _random(generator, 512, 256)),
+    tolerance=_ROUNDED, traffic=lambda dy, w: dy.nbytes + w.nbytes + 2 * dy.shape[0] * w.shape[-1]))
+register(LibraryKernel(
+    "matmul_weight_gradient", "dyᵀ·x of a linear layer, dense or for each expert, bf16 or fp32", lambda: _variants(True, True, "k"),
+    weight_gradient, reference_weight_gradient, example=lambda generator: (_random(generator, 1024, 512), _random(generator, 1024, 256)),
+    tolerance=_SUMMED, traffic=lambda dy, x: dy.nbytes + x.nbytes + 4 * dy.shape[1] * x.shape[1]))
+register(LibraryKernel(
+    "matmul_fp8", "A·Bᵀ in fp8 with scales of 1×128 and 128×128, dense or grouped by expert", lambda: _fp8_variants("block", "rows"),
+    fp8, reference_fp8,
+    example=lambda generator: (*_random_fp8(generator, 1024, 256, (1024, 2)), *_random_fp8(generator, 512, 256, (4, 2))), tolerance=_ROUNDED,
+    traffic=lambda a, a_scale, b, b_scale: sum(t.nbytes for t in (a, a_scale, b, b_scale)) + 2 * a.shape[0] * b.shape[0]))
+register(LibraryKernel(
+    "matmul_fp8_weight_gradient", "A·Bᵀ over tokens in fp8 with scales of 1×128 in both, dense or for each expert",
+    lambda: _fp8_variants("row", "k"), fp8_weight_gradient, reference_fp8_weight_gradient,
+    example=lambda generator: (*_random_fp8(generator, 512, 1024, (512, 8)), *_random_fp8(generator, 256, 1024, (256, 8))), tolerance=_SUMMED,
+    traffic=lambda a, a_scale, b, b_scale: sum(t.nbytes for t in (a, a_scale, b, b_scale)) + 4 * a.shape[0] * b.shape[0]))

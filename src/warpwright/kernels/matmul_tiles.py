@@ -60,6 +60,11 @@ class Tiling:
         return 1
 
     @property
+    def ragged_k(self) -> bool:
+        """Whether the contraction may end inside a stage though the access is "shifted" (else the caller sees to it that it does not)."""
+        return self.access == "shifted" and self.grouped == "k" and self.chunk == 1
+
+    @property
     def threads(self) -> int:
         return 32 * self.warps[0] * self.warps[1]
 
@@ -274,28 +279,29 @@ def pipeline(config: Tiling, a: Operand, b: Operand, first_k: Any, end_k: Any, o
             a.load(stage_a, k, tail)
             b.load(stage_b, k, tail)
 
-        if config.access != "shifted" or config.chunk > 1:  # where k comes in chunks, it is padded to whole stages
-            copy(config.access != "shifted")
-        else:
+        if config.ragged_k:
             with ptx.when(k + config.depth <= end_k):
                 copy(tail=False)
             with ptx.otherwise():
                 copy(tail=True)
+        else:
+            copy(tail=config.access != "shifted")
         ptx.add.u32(k, config.depth, out=k)
 
-    for stage in range(config.stages - 1):
-        with ptx.when(rounds > stage):
-            load(stage * size)
-        ptx.cp.async_.commit_group()
-    full, empty = ptx.var(u32, 0), ptx.var(u32, (config.stages - 1) * size)  # offsets of the stage to consume and the one to fill
+    def next_slot(slot: Any) -> None:
+        ptx.add.u32(slot, size, out=slot)
+        ptx.assign(slot, ptx.select(slot == config.stages * size, 0, slot))
+
+    ahead = config.stages - 1
+    filled, consumed = ptx.var(u32, 0), ptx.var(u32, 0)  # offsets of the stage to fill and of the one to consume
     read_a, read_b = stages.bytes(offsets[0]).register(), stages.bytes(offsets[1]).bytes(a.bytes).register()
-    with ptx.loop(0, rounds) as index:
+    with ptx.loop(0, rounds + ahead) as index:
         ptx.cp.async_.wait_group(config.stages - 2)
         ptx.bar.sync(0)
-        with ptx.when(index + (config.stages - 1) < rounds):
-            load(empty)
+        with ptx.when(index < rounds):
+            load(filled)
         ptx.cp.async_.commit_group()
-        consume(*(Pointer(b8, (start + full).operand, space="shared") for start in (read_a, read_b)))
-        ptx.assign(empty, full)
-        ptx.add.u32(full, size, out=full)
-        ptx.assign(full, ptx.select(full == config.stages * size, 0, full))
+        next_slot(filled)
+        with ptx.when(index >= ahead):
+            consume(*(Pointer(b8, (start + consumed).operand, space="shared") for start in (read_a, read_b)))
+            next_slot(consumed)

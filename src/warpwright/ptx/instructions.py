@@ -24,6 +24,8 @@ _PARTS = ("x", "y", "z", "w")
 # Opcodes whose registers may be followed by the selector of a part: `%r1.b0`, `%r1.h1`, `%r1.b3210`.
 VIDEO = {"vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset",
          *(f"{opcode}{parts}" for parts in (2, 4) for opcode in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax", "vset"))}
+# Opcodes that take a value in braces for the value alone: `{%r1}`.
+ONE_ELEMENT = {"ld", "st", "ldu", "suld", "sust"}
 # Opcodes whose addresses are of textures, surfaces or tensor memory.
 _OPAQUE_ACCESS = {"tcgen05", "tex", "tld4", "txq", "suq", "suld", "sust", "sured"}
 _SPACE_OF = {"shared::cta": "shared", "shared::cluster": "shared", "param::entry": "param", "param::func": "param"}
@@ -184,7 +186,7 @@ class InstructionChecker:
             yield from self.check_packed(value, type_, match_, scope)
             return
         if value.length is None:
-            if isinstance(operand, tree.Vector) and len(operand.elements) == 1 and instruction.opcode in ("ld", "st"):
+            if isinstance(operand, tree.Vector) and len(operand.elements) == 1 and instruction.opcode in ONE_ELEMENT:
                 operand = operand.elements[0]
             yield from self.check_scalar(operand, type_, value, match_, scope, where)
             return

@@ -67,6 +67,18 @@ def resolve(e: Emitter, op: Op, name: str = "a", space: str | None = None) -> Ad
     return Address(space, form, scalar, base, kind, offset, window, slot, whole)
 
 
+def outline(e: Emitter, op: Op, name: str = "a") -> Address:
+    """What is known of an address operand at compile time: as `resolve`, without values."""
+    arg: Addr = op.args[name]  # type: ignore[assignment]
+    space = space_of(op)
+    if isinstance(arg.base, Place):
+        space = {"global": "global", "local": "local", "param": "param"}.get(arg.base.space, "shared")
+    kind = LLVM_TYPE[arg.base.type] if isinstance(arg.base, Reg) else "i64"
+    layout = e.program.space
+    whole = {"shared": layout.shared_bytes, "local": layout.local_bytes, "param": layout.parameter_bytes}.get(space, 0)
+    return Address(space, e.lanes.of(arg, 32 if kind == "i32" else 64), None, arg.base, kind, arg.offset, ("", ""), None, whole)
+
+
 def vector(e: Emitter, address: Address) -> str:
     """Each lane's address in its own space, as <32 x i64>."""
     with e.shape(32):
@@ -162,6 +174,19 @@ def displacement(e: Emitter, key) -> str:
     return total
 
 
+def check_span(e: Emitter, address: Address, low: int, span: int, align: int) -> str:
+    """i1: whether `span` bytes from `low` on, relative to lane 0's address, lie inside the window, and whether that is aligned."""
+    direct, rotate = address.space != "global", align.bit_length() - 1
+    if direct and not address.form.ones & align - 1 and low >= 0:
+        rotate = 0
+    offset = address.base if direct else e.ins(f"sub i64 {address.base}, {address.window[0]}")
+    with e.shape(1):
+        if low:
+            offset = e.ins(f"add i64 {offset}, {low}")
+        limit = _limit(e, address.window, span, align, rotate, direct)
+        return e.ins(f"icmp ult i64 {_rotated(e, offset, rotate)}, {limit}")
+
+
 def check_scalar(e: Emitter, address: Address, total: int) -> str:
     """i1: whether the whole warp's access, of `total` bytes a lane, lies inside the window and is aligned. For forms that do not vary."""
     direct = address.space != "global"
@@ -171,13 +196,10 @@ def check_scalar(e: Emitter, address: Address, total: int) -> str:
     start = address.window[0]
     offset = address.base if direct else e.ins(f"sub i64 {address.base}, {start}")
     assert offset is not None
+    if form.plain:
+        low, high = min(form.offsets), max(form.offsets)
+        return check_span(e, address, low, high - low + total, total)
     with e.shape(1):
-        if form.plain:
-            low, high = min(form.offsets), max(form.offsets)
-            if low:
-                offset = e.ins(f"add i64 {offset}, {low}")
-            limit = _limit(e, address.window, high - low + total, total, rotate, direct)
-            return e.ins(f"icmp ult i64 {_rotated(e, offset, rotate)}, {limit}")
         # Strides that are known at run time: the extreme displacements, which do not change in a loop.
         lows, highs, every = [], [], None
         for key, lanes in groups(form):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from warpwright.cpu.analysis.flow import bits_of
 from warpwright.cpu.analysis.program import EXIT, Reg
-from warpwright.cpu.codegen import mma_group
+from warpwright.cpu.codegen import checks, mma_group
 from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter
 from warpwright.cpu.codegen.faults import fault
 from warpwright.cpu.codegen.lowering import emit
@@ -97,15 +97,44 @@ class Control:
             e.mask = e.ins(f"load i32, ptr {self.slot(position)}")
             e.do(f"store i32 0, ptr {self.slot(position)}")
         mask = e.mask
-        at = 0
+        if which == "F":
+            checked = checks.plan(e, block.ops)
+            self.straight(position, checked, trusting=True)
+            self.end(position, mask)
+            if checked.before:
+                self.straight(position, checked, trusting=False)
+                self.end(position, mask)
+            return
+        self.straight(position, checks.Plan({}, set()), trusting=False)
+        e.mask = mask
+        self.end(position, mask)
+
+    def straight(self, position: int, checked: checks.Plan, trusting: bool) -> None:
+        """A block's instructions: checked ahead and then trusted, or (not trusting) entered where a check has failed."""
+        e, block, mask = self.e, self.flow.blocks[position], self.e.mask
+        at = 0 if trusting else min(checked.before, default=0)
+        entering = not trusting and bool(checked.before)
         while at < len(block.ops):
             group = self.groups.get((position, at)) if mask is None else None
+            if at in checked.before:
+                if trusting:
+                    checks.emit(e, checked.before[at], f"S{position}.{at}")
+                else:
+                    if not entering:
+                        e.do(f"br label %S{position}.{at}")
+                    e.start(f"S{position}.{at}")
+            entering = False
             if group is None:
+                e.trusted = trusting and at in checked.trusted
                 emit(e, block.ops[at])
+                e.trusted = False
             else:
                 mma_group.emit(e, group)
             at += group.length if group else 1
-        e.mask = mask
+
+    def end(self, position: int, mask: str | None) -> None:
+        """A block's last jump."""
+        e, block = self.e, self.flow.blocks[position]
         targets = self.flow.targets[position]
         if block.switch is not None:
             self.switch(position, mask)

@@ -77,6 +77,7 @@ class Emitter:
         self.width = 32
         self.mask: str | None = None  # i32 of the active lanes; None: all 32
         self.position = 0
+        self.trusted = False  # the access being written has been checked
         self.here = "entry"  # the LLVM block being written
         self.homes: dict[int, Home] = {}  # registers that do not live in slots of their own
         self.read_somewhere = {reg.index for block in flow.blocks for op in block.ops for reg in op.reads} | {

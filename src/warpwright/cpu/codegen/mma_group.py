@@ -181,8 +181,8 @@ def _in_rows(e: Emitter, before: Sequence[Op], fragments: list[list[tuple]]) -> 
         return None
     pitch = eights[0][1].args["a"].offset - base.offset if slabs > 1 else 0  # type: ignore[union-attr]
     for i, eight in enumerate(eights):
-        for slab, op in enumerate(eight):
-            at: Addr = op.args["a"]  # type: ignore[union-attr, assignment]
+        for slab, load in enumerate(eight):
+            at: Addr = load.args["a"]  # type: ignore[union-attr, assignment]
             if at.base is not base.base or at.offset != base.offset + 512 * i + pitch * slab:
                 return None
     owner = {register: op for op in found for register in _elements(op, "d")}
@@ -198,7 +198,7 @@ def _in_rows(e: Emitter, before: Sequence[Op], fragments: list[list[tuple]]) -> 
 def emit(e: Emitter, group: Group) -> None:
     """Write the whole group, for all 32 lanes."""
     zero = all(_is_zero(e, value) for start, _ in group.sums.values() for value in start)
-    a_slab, b_slab = group.a and group.a.slab, group.b and group.b.slab
+    a_slab, b_slab = (rows.slab if rows else None for rows in (group.a, group.b))
     helper = _helper(len(group.rows), len(group.columns), group.steps, group.a_type, group.b_type, zero, a_slab, b_slab)
     e.helpers.setdefault(helper.name, helper.text)
     e.declarations.update(helper.declarations)
@@ -210,7 +210,7 @@ def emit(e: Emitter, group: Group) -> None:
                     if value is not register:
                         e.homes[register.index].store(e, e.value(value, "float"))
     pointers = [_operand(e, "a", group.a, group.rows), _operand(e, "b", group.b, group.columns)]
-    home = e.homes[group.sums[0, 0][1][0].index]
+    home: Home = e.homes[group.sums[0, 0][1][0].index]  # type: ignore[assignment]
     e.do(f"call void {helper.name}(ptr {pointers[0]}, ptr {pointers[1]}, ptr {home.buffer})")
 
 
@@ -310,7 +310,7 @@ class _Tiles(_Writer):
         for four in (rows[i:i + 4] for i in range(0, 16, 4)):
             low = [self._unpack(four[i], four[i + 1], 1, 0) for i in (0, 2)]
             high = [self._unpack(four[i], four[i + 1], 1, 1) for i in (0, 2)]
-            blocks.append([self._unpack(*pair, 2, part) for pair in (low, high) for part in (0, 1)])
+            blocks.append([self._unpack(x, y, 2, part) for x, y in (low, high) for part in (0, 1)])
         turned = [self.transpose([block[c] for block in blocks]) for c in range(4)]
         return [turned[i % 4][i // 4] for i in range(16)]
 
