@@ -170,7 +170,8 @@ def test_a_misaligned_access_faults(device):
 
 
 def test_shared_memory_ends_where_the_launch_says(device):
-    text = kernel_with("mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 2; mov.u32 %r2, buffer; add.s32 %r2, %r2, %r1; st.shared.u32 [%r2], %r0; ret;",
+    text = kernel_with("mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 2; mov.u32 %r2, buffer; add.s32 %r2, %r2, %r1; "
+                       "st.shared.u32 [%r2], %r0; ret;",
                        parameters="").replace(".visible", ".extern .shared .align 16 .b8 buffer[];\n.visible")
     kernel = device.load(text)["k"]
     kernel.launch(1, 64, [], shared_bytes=256)
@@ -242,7 +243,7 @@ def test_device_buffers_are_aligned_legal_until_freed_and_found_through_pointers
     buffer.free()
     with pytest.raises(MemoryFault):
         device.load(text)["k"].launch(1, 1, [pointer])
-    with pytest.raises(LaunchError, match="mailbox .* was freed"):
+    with pytest.raises(LaunchError, match=r"mailbox .* was freed"):
         device.load(text)["k"].launch(1, 1, [buffer])
 
 

@@ -68,7 +68,7 @@ CHOICES = st.lists(st.tuples(st.integers(0, 10**6), SEEDS), min_size=20, max_siz
 
 @pytest.mark.parametrize("family", list(STRAIGHT_LINE))
 def test_straight_line_programs(devices, family):
-    @examples(3)
+    @examples(2)
     @given(choices=CHOICES, seed=SEEDS)
     def run(choices, seed):
         agree(devices, programs.kernel(programs.straight_line(choices, STRAIGHT_LINE[family])), 64, seed)
@@ -76,37 +76,37 @@ def test_straight_line_programs(devices, family):
     run()
 
 
-@examples(8)
+@examples(4)
 @given(program=SEEDS, depth=st.integers(1, 3), seed=SEEDS, threads=st.sampled_from([32, 64, 40, 1]))
 def test_structured_control_flow(devices, program, depth, seed, threads):
     agree(devices, programs.structured(program, depth), threads, seed)
 
 
-@examples(8)
+@examples(4)
 @given(program=SEEDS, blocks=st.integers(2, 9), seed=SEEDS, threads=st.sampled_from([32, 33, 7]))
 def test_tangled_control_flow(devices, program, blocks, seed, threads):
     agree(devices, programs.tangled(program, blocks), threads, seed)
 
 
-@examples(8)
+@examples(4)
 @given(program=SEEDS, count=st.integers(1, 16), seed=SEEDS, threads=st.sampled_from([32, 64, 50]))
 def test_memory_accesses(devices, program, count, seed, threads):
     agree(devices, programs.memory(program, count), threads, seed)
 
 
-@examples(8)
+@examples(4)
 @given(program=SEEDS, count=st.integers(1, 12), seed=SEEDS)
 def test_exchanges_between_lanes(devices, program, count, seed):
     agree(devices, programs.across_lanes(program, count), 64, seed)
 
 
-@examples(5)
+@examples(3)
 @given(program=SEEDS, count=st.integers(1, 6), seed=SEEDS, threads=st.sampled_from([64, 96, 128, 70]))
 def test_barriers(devices, program, count, seed, threads):
     agree(devices, programs.barriers(program, count, threads), threads, seed, ctas=2)
 
 
-@examples(5)
+@examples(3)
 @given(program=SEEDS, count=st.integers(1, 8), seed=SEEDS, threads=st.sampled_from([32, 96]))
 def test_atomics(devices, program, count, seed, threads):
     agree(devices, programs.atomics(program, count), threads, seed)

@@ -454,7 +454,7 @@ def test_shared_memory_has_an_end():
         each_lane("ld.shared.u32 %r1, [room+64];", declarations=".shared .align 4 .b8 room[64];")
 
 
-def test_a_trap_and_a_failed_assertion():
+def test_a_trap_names_its_thread():
     with pytest.raises(KernelTrap) as caught:
         each_lane("setp.eq.u32 %p1, %r0, 3;\n@%p1 trap;")
     assert caught.value.thread == (3, 0, 0)

@@ -167,7 +167,8 @@ def test_fp8_can_give_bf16_and_run_without_e4m3_products(device):
     given = (*quantised_rows(256, 384), *quantised_blocks(192, 384))
     assert_close(matmul.fp8(*given, device=device), matmul.reference_fp8(*given))
     assert_close(matmul.fp8(*given, out_dtype=F32, device=device, emulate=True), matmul.reference_fp8(*given))
-    given = (*quantised_rows(40, 384), *quantised_rows(24, 384))
+    a, a_scale = quantised_rows(40, 384)
+    given = (a.float().to(torch.float8_e5m2), a_scale, *quantised_rows(24, 384))
     assert_close(matmul.fp8_weight_gradient(*given, device=device, emulate=True), matmul.reference_fp8_weight_gradient(*given))
 
 
@@ -205,8 +206,7 @@ def test_gradients_may_be_e5m2(device):
     a, a_scale = quantised_rows(140, 200)
     a = (a.float() * 64).to(torch.float8_e5m2)
     given = a, a_scale, *quantised_blocks(72, 200)
-    for emulate in (False, True):
-        assert_close(matmul.fp8(*given, out_dtype=F32, device=device, emulate=emulate), matmul.reference_fp8(*given))
+    assert_close(matmul.fp8(*given, out_dtype=F32, device=device), matmul.reference_fp8(*given))
 
 
 def test_fp8_sums_each_128_of_k_before_scaling(device):

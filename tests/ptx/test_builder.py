@@ -32,7 +32,8 @@ def test_the_design_documents_saxpy():
     assert body(saxpy) == [
         "mov.u32 %r1, %ctaid.x", "mov.u32 %r2, %tid.x", "mad.lo.u32 %r3, %r1, 256, %r2", "setp.lt.u32 %p0, %r3, %r0", "@!%p0 bra $L1",
         "mad.wide.u32 %rd4, %r3, 4, %rd3", "mad.wide.u32 %rd5, %r3, 4, %rd1", "ld.global.nc.f32 %f1, [%rd5]",
-        "mad.wide.u32 %rd6, %r3, 4, %rd3", "ld.global.f32 %f2, [%rd6]", "fma.rn.f32 %f3, %f0, %f1, %f2", "st.global.f32 [%rd4], %f3", "$L1:", "ret",
+        "mad.wide.u32 %rd6, %r3, 4, %rd3", "ld.global.f32 %f2, [%rd6]", "fma.rn.f32 %f3, %f0, %f1, %f2", "st.global.f32 [%rd4], %f3",
+        "$L1:", "ret",
     ]
     text = saxpy.ptx(target="sm_90a")
     assert ".target sm_90a" in text and ".reqntid 256" in text and ".visible .entry saxpy" in text
@@ -47,13 +48,14 @@ def test_the_version_is_the_oldest_that_target_and_instructions_allow():
 
 def test_operators_emit_the_plain_instruction_of_the_operands_type():
     def k(a: u32, b: u32, c: s32, x: f32, y: f32):
-        for value in (a + b, a - 1, a * b, a // 3, a % b, a & b, a | 1, a ^ b, a << 2, a >> 2, c >> 1, 7 - a, -c, x + y, x * 2.0, x / y, -x):
+        integers = (a + b, a - 1, a * b, a // 3, a % b, a & b, a | 1, a ^ b, a << 2, a >> 2, c >> 1, 7 - a, -c)
+        for value in (*integers, x + y, x * 2.0, x / y, -x):
             ptx.assign(ptx.var(type(value)), value)
 
     lines = [line for line in recorded(k) if not line.startswith(("mov", "ret"))]
     assert [line.split(" ", 1)[0] for line in lines] == [
-        "add.u32", "sub.u32", "mul.lo.u32", "div.u32", "rem.u32", "and.b32", "or.b32", "xor.b32", "shl.b32", "shr.u32", "shr.s32", "sub.u32",
-        "neg.s32", "add.rn.f32", "mul.rn.f32", "div.rn.f32", "neg.f32"]
+        "add.u32", "sub.u32", "mul.lo.u32", "div.u32", "rem.u32", "and.b32", "or.b32", "xor.b32", "shl.b32", "shr.u32", "shr.s32",
+        "sub.u32", "neg.s32", "add.rn.f32", "mul.rn.f32", "div.rn.f32", "neg.f32"]
     assert lines[1].endswith("%r0, 1") and lines[11].endswith("7, %r0") and lines[14].endswith("%f0, 0f40000000")
 
 
@@ -135,7 +137,9 @@ def test_shared_local_and_dynamic_memory():
 
     kernel = ptx.kernel(block=32)(k)
     text = kernel.ptx()
-    assert ".shared .align 16 .b8 tile[256]" in text and ".extern .shared .align 16 .b8 dynamic_shared[]" in text and ".local .align 16 .b8 local[16]" in text
+    for declaration in (".shared .align 16 .b8 tile[256]", ".extern .shared .align 16 .b8 dynamic_shared[]",
+                        ".local .align 16 .b8 local[16]"):
+        assert declaration in text
     assert "st.shared.f32 [tile+12], 0f40000000" in body(kernel)
     assert any(line.startswith("mad.lo.s32") for line in body(kernel))
 
@@ -144,7 +148,8 @@ def test_a_guard_needs_a_place_to_write():
     def k(n: u32):
         ptx.add(n, 1, guard=n < 4)
 
-    with pytest.raises(PtxError, match="under a guard leaves a new register undefined where the guard is false: say which register it writes with out="):
+    message = "under a guard leaves a new register undefined where the guard is false: say which register it writes with out="
+    with pytest.raises(PtxError, match=message):
         recorded(k)
 
 
@@ -180,7 +185,7 @@ def test_unchecked_emits_what_is_written():
 MISTAKES = {
     "a misspelt modifier": (lambda x: ptx.fma.nr(x, x, x), r"'fma' has no modifier '\.nr'"),
     "too few operands": (lambda x: ptx.fma.rn(x, x), r"'fma\.rn' takes 3 operands after its destination"),
-    "an integer where a float stands": (lambda x: ptx.fma.rn.f32(x, x, ptx.cvt.rzi.u64(x)), r"operand 'c' of 'fma\.rn\.f32' is f32, not u64"),
+    "an integer for a float": (lambda x: ptx.fma.rn.f32(x, x, ptx.cvt.rzi.u64(x)), r"operand 'c' of 'fma\.rn\.f32' is f32, not u64"),
     "mixed types": (lambda x: x + ptx.tid.x, r"'add' of f32 and u32: convert one"),
     "a register as a condition": (lambda x: 1 if x < 0.0 else 0, r"branch with ptx\.when"),
     "an unknown opcode": (lambda x: ptx.word("frobnicate")(x), r"unknown instruction 'frobnicate'"),

@@ -4,8 +4,8 @@ With x [M, K], w [N, K] and dy [M, N]: forward is x·wᵀ, the data gradient dy�
 offsets[e] … offsets[e+1] of x and dy belong to expert e; the weight gradient is a product for each expert over its rows (zeros where
 it has none). bf16 runs on tensor cores with FP32 sums, fp32 on FFMA.
 
-fp8 products are all A·Bᵀ of e4m3 operands whose rows hold consecutive k, zero-padded to a multiple of 128, with FP32 scales: a gradient's operands
-come transposed from the quantiser, as DeepSeek-V3's do (technical report, §3.3; tensor cores take fp8 in that order only).
+fp8 products are all A·Bᵀ of e4m3 operands whose rows hold consecutive k, zero-padded to a multiple of 128, with FP32 scales: a gradient's
+operands come transposed from the quantiser, as DeepSeek-V3's do (technical report, §3.3; tensor cores take fp8 in that order only).
 Each 128 of k is summed by the tensor core and added to FP32 registers, scaled.
 
 Every function returns a new tensor. Shapes and dtypes that do not fit raise ValueError.
@@ -13,6 +13,7 @@ Every function returns a new tensor. Shapes and dtypes that do not fit raise Val
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -22,7 +23,6 @@ from warpwright import ptx
 from warpwright.kernels import matmul_fp32, matmul_mma
 from warpwright.kernels.matmul_tiles import CHUNK, Grouping, Tiling
 from warpwright.kernels.registry import LibraryKernel, register
-
 
 # ── references ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -47,7 +47,8 @@ def reference_weight_gradient(dy: torch.Tensor, x: torch.Tensor, offsets: torch.
     return torch.stack([dy[begin:end].double().T @ x[begin:end].double() for begin, end in _runs(offsets)])
 
 
-def reference_fp8(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, offsets: torch.Tensor | None = None) -> torch.Tensor:
+def reference_fp8(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor,
+                  offsets: torch.Tensor | None = None) -> torch.Tensor:
     """`fp8` in float64, on the dequantised operands."""
     return reference_forward(dequantise_rows(a, a_scale), dequantise_blocks(b, b_scale), offsets)
 
@@ -72,7 +73,7 @@ def dequantise_blocks(values: torch.Tensor, scales: torch.Tensor) -> torch.Tenso
 
 def _runs(offsets: torch.Tensor) -> list[tuple[int, int]]:
     ends = offsets.tolist()
-    return list(zip(ends[:-1], ends[1:], strict=True))
+    return list(itertools.pairwise(ends))
 
 
 # ── products in bf16 and fp32 ────────────────────────────────────────────────────────────────────────────────────
@@ -97,7 +98,8 @@ def data_gradient(dy: torch.Tensor, w: torch.Tensor, offsets: torch.Tensor | Non
 
 def weight_gradient(dy: torch.Tensor, x: torch.Tensor, offsets: torch.Tensor | None = None, out_dtype: torch.dtype = torch.float32,
                     device: Any = None) -> torch.Tensor:
-    """dyᵀ·x: dy [M, N], x [M, K], both bf16 or both f32 → [N, K], or [E, N, K] with offsets int32 [E+1]. out_dtype: f32 or bf16 (f32 for f32)."""
+    """dyᵀ·x: dy [M, N], x [M, K], both bf16 or both f32 → [N, K], or [E, N, K] with offsets int32 [E+1]. out_dtype: f32 or bf16 (f32 for
+    f32)."""
     if dy.dim() != 2 or x.dim() != 2 or dy.shape[0] != x.shape[0] or dy.dtype != x.dtype:
         raise ValueError(f"weight_gradient: dy {_shape(dy)} and x {_shape(x)} must be matrices of as many rows and one dtype")
     n, k = dy.shape[1], x.shape[1]
@@ -123,7 +125,8 @@ def _launch(a: torch.Tensor, a_strided: bool, b: torch.Tensor, b_strided: bool, 
     if a.dtype == torch.float32:
         config: Tiling = matmul_fp32.Config(a_strided=a_strided, b_strided=b_strided, grouped=grouped)
     else:
-        config = matmul_mma.Config(a_strided=a_strided, b_strided=b_strided, grouped=grouped, out="bf16" if c.dtype == torch.bfloat16 else "f32")
+        out: Literal["bf16", "f32"] = "bf16" if c.dtype == torch.bfloat16 else "f32"
+        config = matmul_mma.Config(a_strided=a_strided, b_strided=b_strided, grouped=grouped, out=out)
     config = _fit(config, a, b, m, n, k)
     build: Any = matmul_fp32.build if isinstance(config, matmul_fp32.Config) else matmul_mma.build
     build(config).launch(device or default_device(), grid=_grid(config, m, n, experts), args=_arguments(a, b, c, m, n, k, offsets, experts))
@@ -135,8 +138,8 @@ def _launch(a: torch.Tensor, a_strided: bool, b: torch.Tensor, b_strided: bool, 
 
 def fp8(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, offsets: torch.Tensor | None = None,
         out_dtype: torch.dtype = torch.bfloat16, device: Any = None, emulate: bool = False) -> torch.Tensor:
-    """A·Bᵀ: a [M, Kp] e4m3, a_scale [M, Kp/128]; b [N, Kp] e4m3, b_scale [ceil(N/128), Kp/128], or both with E in front and offsets int32 [E+1]
-    → [M, N] bf16 or f32. Kp is a multiple of 128. Forward: a = x, b = w. Data gradient: a = dy, b = wᵀ.
+    """A·Bᵀ: a [M, Kp] e4m3, a_scale [M, Kp/128]; b [N, Kp] e4m3, b_scale [ceil(N/128), Kp/128], or both with E in front and offsets int32
+    [E+1] → [M, N] bf16 or f32. Kp is a multiple of 128. Forward: a = x, b = w. Data gradient: a = dy, b = wᵀ.
 
     a may be e5m2 (gradients). a_scale is read fastest where its first stride is 1. emulate: multiply in f16, for targets before sm_89.
     """
@@ -144,35 +147,37 @@ def fp8(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.
     m, n, k = a.shape[0], b.shape[-2], a.shape[1]
     blocks = (experts, -(-n // CHUNK), k // CHUNK) if offsets is not None else (-(-n // CHUNK), k // CHUNK)
     if k % CHUNK or b.shape[-1] != k or b.dim() != len(blocks) or tuple(a_scale.shape) != (m, k // CHUNK) or tuple(b_scale.shape) != blocks:
-        raise ValueError(f"fp8: a {_shape(a)} with scales {_shape(a_scale)} and b {_shape(b)} with scales {_shape(b_scale)}: expected scales "
-                         f"[{m}, {k // CHUNK}] and {list(blocks)}, and k a multiple of {CHUNK} in both")
+        raise ValueError(f"fp8: a {_shape(a)} with scales {_shape(a_scale)} and b {_shape(b)} with scales {_shape(b_scale)}: "
+                         f"expected scales [{m}, {k // CHUNK}] and {list(blocks)}, and k a multiple of {CHUNK} in both")
     c = torch.empty((m, n), dtype=out_dtype)
     config = matmul_mma.Config(dtype="fp8", slabs=2, stages=2, grouped="rows" if offsets is not None else "", emulate=emulate)
     return _launch_fp8(config, a, a_scale, b, b_scale, c, m, n, offsets, experts, device)
 
 
-def fp8_weight_gradient(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, chunk_offsets: torch.Tensor | None = None,
-                        out_dtype: torch.dtype = torch.float32, device: Any = None, emulate: bool = False) -> torch.Tensor:
+def fp8_weight_gradient(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor,
+                        chunk_offsets: torch.Tensor | None = None, out_dtype: torch.dtype = torch.float32, device: Any = None,
+                        emulate: bool = False) -> torch.Tensor:
     """A·Bᵀ over tokens: a = dyᵀ [N, P] e4m3, a_scale [N, P/128], b = xᵀ [K, P] e4m3, b_scale [K, P/128] → [N, K], or [E, N, K].
 
-    P counts tokens, each expert's run padded with zeros to a multiple of 128: expert e has the 128-token chunks chunk_offsets[e] … chunk_offsets[e+1]
-    (int32 [E+1]). Scales are read fastest where their first stride is 1.
+    P counts tokens, each expert's run padded with zeros to a multiple of 128: expert e has the 128-token chunks chunk_offsets[e] …
+    chunk_offsets[e+1] (int32 [E+1]). Scales are read fastest where their first stride is 1.
     """
     (n, p), k = a.shape, b.shape[0]
     if p % CHUNK or b.shape[1] != p or tuple(a_scale.shape) != (n, p // CHUNK) or tuple(b_scale.shape) != (k, p // CHUNK):
-        raise ValueError(f"fp8_weight_gradient: a {_shape(a)} with scales {_shape(a_scale)} and b {_shape(b)} with scales {_shape(b_scale)}: expected as "
-                         f"many tokens, a multiple of {CHUNK}, in both, and a scale for each {CHUNK} of them")
+        raise ValueError(f"fp8_weight_gradient: a {_shape(a)} with scales {_shape(a_scale)} and b {_shape(b)} with scales "
+                         f"{_shape(b_scale)}: expected as many tokens, a multiple of {CHUNK}, in both, and a scale for {CHUNK}")
     experts = 0 if chunk_offsets is None else chunk_offsets.numel() - 1
     c = torch.empty((experts, n, k) if chunk_offsets is not None else (n, k), dtype=out_dtype)
-    config = matmul_mma.Config(dtype="fp8", slabs=2, stages=2, grouped="k" if chunk_offsets is not None else "", b_scale="row", emulate=emulate)
+    grouped: Grouping = "k" if chunk_offsets is not None else ""
+    config = matmul_mma.Config(dtype="fp8", slabs=2, stages=2, grouped=grouped, b_scale="row", emulate=emulate)
     return _launch_fp8(config, a, a_scale, b, b_scale, c, n, k, chunk_offsets, experts, device)
 
 
 _FORMATS: dict[torch.dtype, Literal["e4m3", "e5m2"]] = {torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2"}
 
 
-def _launch_fp8(config: matmul_mma.Config, a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, c: torch.Tensor, m: int, n: int,
-                offsets: torch.Tensor | None, experts: int, device: Any) -> torch.Tensor:
+def _launch_fp8(config: matmul_mma.Config, a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor,
+                c: torch.Tensor, m: int, n: int, offsets: torch.Tensor | None, experts: int, device: Any) -> torch.Tensor:
     if a.dtype not in _FORMATS or b.dtype != torch.float8_e4m3fn:
         raise ValueError(f"fp8: a is {a.dtype} and b {b.dtype}; expected float8_e4m3fn in both, or float8_e5m2 for a")
     if c.numel() == 0:
@@ -205,7 +210,7 @@ def _fit(config: Any, a: torch.Tensor, b: torch.Tensor, m: int, n: int, k: int) 
     if all(_is_aligned(tensor) for tensor in (a, b)):
         tile = config.tile if fp32 else (128, 64)
         pieces = 16 // config.element
-        ragged = config.a_strided and m % pieces or config.b_strided and n % pieces
+        ragged = (config.a_strided and m % pieces) or (config.b_strided and n % pieces)
         whole_k = k % config.depth == 0 or config.grouped == "k"
         whole_n = n % (8 if not fp32 and config.dtype == "fp8" else 2) == 0  # 8: a shifted group of columns has one block's scale
         if m >= tile[0] and n >= tile[1] and whole_n and whole_k and not ragged:
@@ -221,7 +226,8 @@ def _grid(config: Tiling, m: int, n: int, experts: int) -> tuple[int, int, int]:
     return -(-n // config.tile[1]), rows, experts if config.grouped == "k" else 1
 
 
-def _arguments(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, m: int, n: int, k: int, offsets: torch.Tensor | None, experts: int) -> list[Any]:
+def _arguments(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, m: int, n: int, k: int, offsets: torch.Tensor | None,
+               experts: int) -> list[Any]:
     return [a, b, c, offsets, experts, m, n, k, _pitch(a), _pitch(b), _pitch(c), _stride(b), _stride(c)]
 
 
@@ -338,10 +344,12 @@ register(LibraryKernel(
 register(LibraryKernel(
     "matmul_fp8", "A·Bᵀ in fp8 with scales of 1×128 and 128×128, dense or grouped by expert", lambda: _fp8_variants("block", "rows"),
     fp8, reference_fp8,
-    example=lambda generator: (*_random_fp8(generator, 1024, 256, (1024, 2)), *_random_fp8(generator, 512, 256, (4, 2))), tolerance=_ROUNDED,
+    example=lambda generator: (*_random_fp8(generator, 1024, 256, (1024, 2)), *_random_fp8(generator, 512, 256, (4, 2))),
+    tolerance=_ROUNDED,
     traffic=lambda a, a_scale, b, b_scale: sum(t.nbytes for t in (a, a_scale, b, b_scale)) + 2 * a.shape[0] * b.shape[0]))
 register(LibraryKernel(
     "matmul_fp8_weight_gradient", "A·Bᵀ over tokens in fp8 with scales of 1×128 in both, dense or for each expert",
     lambda: _fp8_variants("row", "k"), fp8_weight_gradient, reference_fp8_weight_gradient,
-    example=lambda generator: (*_random_fp8(generator, 512, 1024, (512, 8)), *_random_fp8(generator, 256, 1024, (256, 8))), tolerance=_SUMMED,
+    example=lambda generator: (*_random_fp8(generator, 512, 1024, (512, 8)), *_random_fp8(generator, 256, 1024, (256, 8))),
+    tolerance=_SUMMED,
     traffic=lambda a, a_scale, b, b_scale: sum(t.nbytes for t in (a, a_scale, b, b_scale)) + 4 * a.shape[0] * b.shape[0]))

@@ -47,7 +47,7 @@ class Columns(Operand):
     def place(self, base: Pointer, pitch: Any, origin: Any, limit: Any, first_k: Any, end_k: Any) -> None:
         column, piece = ptx.tid.x % self.extent, ptx.tid.x // self.extent
         self.first, self.end_k = piece * 4, end_k
-        self.inside = origin + column < limit if self.checks_edges else None
+        self.column_inside = origin + column < limit if self.checks_edges else None
         start = base.bytes(ptx.mul.wide.u32(origin, pitch)).bytes(first_k * 4).bytes(ptx.mul.wide.u32(column, pitch)).bytes(self.first * 4)
         self.sources = [ptx.var(u64, start.register())]
         self.destination = self.first * self.pitch + column * 4
@@ -58,11 +58,12 @@ class Columns(Operand):
         (source,) = self.sources
         for piece in range(0, 4, pieces_a_pass):
             from_here, to_here = Pointer(f32, source.operand, 16 * piece), stage.as_(f32).bytes(4 * piece * self.pitch)
+            values: list
             if tail or self.checks_edges:
                 values = [ptx.var(f32, 0.0) for _ in range(4)]
                 for i, value in enumerate(values):
                     inside = k + self.first + (4 * piece + i) < self.end_k
-                    ptx.ld.global_.nc(from_here + i, out=value, guard=inside if self.inside is None else inside & self.inside)
+                    ptx.ld.global_.nc(from_here + i, out=value, guard=inside if self.column_inside is None else inside & self.column_inside)
             else:
                 values = ptx.ld.global_.nc.v4(from_here)
             for i, value in enumerate(values):

@@ -1,7 +1,8 @@
 """Matrix products on tensor cores: C = A·B with `mma.sync`, for bf16 and fp8 (e4m3), dense and grouped by expert.
 
-k may be taken in any order as long as both operands take the same, and that makes fragments simple: of a slab (`matmul_tiles`), lane (g, t),
-g = lane/4, t = lane%4, reads the 16 bytes at lane·16: dense, free of bank conflicts, with no `ldmatrix`. Those bytes (k = 8t … 8t+7 of bf16) feed two
+k may be taken in any order as long as both operands take the same, and that makes fragments simple: of a slab (`matmul_tiles`), lane (g,
+t), g = lane/4, t = lane%4, reads the 16 bytes at lane·16: dense, free of bank conflicts, with no `ldmatrix`. Those bytes (k = 8t … 8t+7 of
+bf16) feed two
 `mma`: step s takes words 2s and 2s+1. A k-strided operand is stored by rows of k in the order of those steps and read by `ldmatrix.trans`.
 
 FP8 follows DeepSeek-V3 (technical report, §3.3): every 128 of k, the tensor core's sum is scaled and added to FP32 registers.
@@ -22,8 +23,9 @@ MMA_M, MMA_N = 16, 8
 class Config(Tiling):
     """One variant of the kernel: dtype of A and B, out of C.
 
-    a_format: fp8 of A, e4m3 or (for gradients) e5m2; B is e4m3. b_scale: fp8 scales of B by "block" (128 columns × 128 of k) or "row" (each column of C, 128 of k). emulate: fp8 by f16 `mma`, for
-    targets without e4m3. fp8 operands are k-contiguous, their k padded with zeros to a multiple of 128; offsets by k count in 128.
+    a_format: fp8 of A, e4m3 or (for gradients) e5m2; B is e4m3. b_scale: fp8 scales of B by "block" (128 columns × 128 of k) or "row"
+    (each column of C, 128 of k). emulate: fp8 by f16 `mma`, for targets without e4m3. fp8 operands are k-contiguous, their k padded with
+    zeros to a multiple of 128; offsets by k count in 128.
     """
 
     dtype: Literal["bf16", "fp8"] = "bf16"
@@ -67,7 +69,8 @@ class Fragments(Operand):
         return k >> 5 << 5 | (k >> 2 & 1) << 4 | (k >> 1 & 1) << 3 | (k >> 3 & 3) << 1 | k & 1
 
     def lane_offset(self, first: Any, pair: bool) -> Any:
-        """Bytes into a stage where this lane reads, from row (column) `first` of the tile on. pair: groups of 8 columns, two at a time (B)."""
+        """Bytes into a stage where this lane reads, from row (column) `first` of the tile on. pair: groups of 8 columns, two at a time
+        (B)."""
         lane = ptx.laneid()
         if not self.strided:
             return first * SLAB + lane * 16
@@ -121,7 +124,8 @@ _EMULATION_SCALE = {"e4m3": 2.0**16, "e5m2": 2.0**8}
 def build(config: Config) -> ptx.Kernel:
     """The kernel of a variant. Grid: (column tiles, row tiles, 1), or (…, …, experts) where grouped by k.
 
-    Grouped by rows, the row tiles are at most ceil(m / tile) + experts (each expert's rows start a tile of their own); what is too many returns.
+    Grouped by rows, the row tiles are at most ceil(m / tile) + experts (each expert's rows start a tile of their own); what is too many
+    returns.
     """
     target = "sm_89" if config.dtype == "fp8" and not config.emulate else "sm_80"
     decorate = ptx.kernel(block=config.threads, name=config.name, min_target=target)
@@ -147,7 +151,8 @@ def _product(config: Config, given: Problem) -> None:
     warp = ptx.warpid()
     warp_row, warp_column = warp // config.warps[1] * config.warp_tile[0], warp % config.warps[1] * config.warp_tile[1]
     row, column = part.row + warp_row, part.column + warp_column
-    sums = [[[ptx.var(f32, 0.0) for _ in range(4)] for _ in range(config.warp_tile[1] // MMA_N)] for _ in range(config.warp_tile[0] // MMA_M)]
+    groups = config.warp_tile[1] // MMA_N
+    sums = [[[ptx.var(f32, 0.0) for _ in range(4)] for _ in range(groups)] for _ in range(config.warp_tile[0] // MMA_M)]
     scales = Scales(config, given, part, row, column) if config.dtype == "fp8" else None
 
     def consume(stage_a: Pointer, stage_b: Pointer) -> None:
@@ -244,9 +249,9 @@ def _multiply_scaled(config: Config, a: Fragments, b: Fragments, stage_a: Pointe
                 mma(step_a, step_b, part, out=part)
             parts.append(part)
     for index, part in enumerate(parts):
-        tile, group = divmod(index, len(columns))
-        for i, total in enumerate(sums[tile][group]):
-            ptx.fma.rn(part[i], row_scales[2 * tile + i // 2] * column_scales[group][i % 2], total, out=total)
+        tile, number = divmod(index, len(columns))
+        for i, total in enumerate(sums[tile][number]):
+            ptx.fma.rn(part[i], row_scales[2 * tile + i // 2] * column_scales[number][i % 2], total, out=total)
 
 
 def _store(config: Config, part: Part, pitch: Any, sums: list, row: Any, column: Any) -> None:
@@ -259,13 +264,14 @@ def _store(config: Config, part: Part, pitch: Any, sums: list, row: Any, column:
     row, column = row + group, column + member * 2
     step = ptx.mul.wide.u32(pitch, 8)
     single = config.access != "shifted"
-    column_inside = [[column + (8 * group + i) - part.first_column < columns for i in range(2 if single else 1)] for group in range(len(sums[0]))]
+    column_inside = [[column + (8 * number + i) - part.first_column < columns for i in range(2 if single else 1)]
+                     for number in range(len(sums[0]))]
     for half in range(2 * len(sums)):
         row_inside = row + 8 * half - part.first_row < rows
-        for group, total in enumerate(sums[half // 2]):
+        for number, total in enumerate(sums[half // 2]):
             pair = total[2 * (half % 2):2 * (half % 2) + 2]
-            target = Pointer(f32, here.operand, 8 * group * size)
-            inside = [row_inside & each for each in column_inside[group]]
+            target = Pointer(f32, here.operand, 8 * number * size)
+            inside = [row_inside & each for each in column_inside[number]]
             if config.out == "bf16" and single:
                 for i, value in enumerate(pair):
                     ptx.st.global_.b16(target.bytes(2 * i), ptx.cvt.rn.bf16.f32(value), guard=inside[i])

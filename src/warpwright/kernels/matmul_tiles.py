@@ -1,8 +1,9 @@
 """What all matrix-product kernels share: which part of the product a CTA computes, and how tiles of A and B reach shared memory.
 
-C = A·B. The contraction index is called k throughout. An operand is *k-contiguous* (each row holds consecutive k: x and w of a forward product)
-or *k-strided* (k selects the row: both operands of a weight gradient). A stage holds some k of both operands, filled by `cp.async` while
-earlier stages are consumed. A k-contiguous operand lies in *slabs* of 64 bytes of k, row after row; a k-strided one by rows of k.
+C = A·B. The contraction index is called k throughout. An operand is *k-contiguous* (each row holds consecutive k: x and w of a forward
+product) or *k-strided* (k selects the row: both operands of a weight gradient). A stage holds some k of both operands, filled by
+`cp.async` while earlier stages are consumed. A k-contiguous operand lies in *slabs* of 64 bytes of k, row after row; a k-strided one by
+rows of k.
 
 How edges are met. "shifted": the last tile of a dimension moves back inside the tensor (what is computed twice is stored once), so that
 loads need no predicates. "masked": copies of 16 bytes of which those outside are zero-filled. "elements": one element at a
@@ -28,9 +29,9 @@ Consume = Callable[[Pointer, Pointer], None]
 class Tiling:
     """One variant of a kernel.
 
-    a_strided, b_strided: the operand is k-strided. access: how edges are met (see the module). grouped: "" (dense), "rows" (rows of A and C belong to
-    experts by `offsets`), "k" (a product for each expert over its part of k). tile: rows × columns of C a CTA computes. warps: its rows ×
-    columns of warps. slabs: of 64 bytes of k in a stage. stages: in flight.
+    a_strided, b_strided: the operand is k-strided. access: how edges are met (see the module). grouped: "" (dense), "rows" (rows of A and
+    C belong to experts by `offsets`), "k" (a product for each expert over its part of k). tile: rows × columns of C a CTA computes.
+    warps: its rows × columns of warps. slabs: of 64 bytes of k in a stage. stages: in flight.
     """
 
     a_strided: bool = False
@@ -138,7 +139,8 @@ class Operand:
 
     def __init__(self, config: Tiling, extent: int, strided: bool):
         self.config, self.extent, self.strided = config, extent, strided
-        self.pitch = extent * config.element + 16 if strided else SLAB  # bytes from row to row of shared memory; the 16 spread rows over the banks
+        # Bytes from row to row of shared memory; the 16 spread rows over the banks.
+        self.pitch = extent * config.element + 16 if strided else SLAB
         self.rows = config.depth if strided else extent
         self.pieces = extent * config.element // 16 if strided else 4
         self.rows_a_pass = config.threads // self.pieces
@@ -156,7 +158,8 @@ class Operand:
         """
         element, row, piece = self.config.element, ptx.tid.x // self.pieces, ptx.tid.x % self.pieces
         self.row, self.end_k, self.values = row, end_k, piece * (16 // element)
-        # What is one for the whole warp and what differs by lane are added apart: sums of both in 32 bits might wrap, and would hide the pattern.
+        # What is one for the whole warp and what differs by lane are added apart: sums of both in 32 bits might wrap, and would hide the
+        # pattern.
         first_row, first_byte = (first_k, origin * element) if self.strided else (origin, first_k * element)
         start = base.bytes(ptx.mul.wide.u32(first_row, pitch)).bytes(first_byte).bytes(ptx.mul.wide.u32(row, pitch)).bytes(piece * 16)
         if self.strided:
@@ -266,7 +269,8 @@ def find_rows(offsets: Pointer, experts: Any, tile: int) -> tuple[Any, Any, Any]
 
 
 def pipeline(config: Tiling, a: Operand, b: Operand, first_k: Any, end_k: Any, offsets: tuple[Any, Any], consume: Consume) -> None:
-    """Load stages ahead, and consume each in turn: `consume(A, B)` gets pointers to both stages, moved by `offsets` (bytes, this lane's)."""
+    """Load stages ahead, and consume each in turn: `consume(A, B)` gets pointers to both stages, moved by `offsets` (bytes, this
+    lane's)."""
     size = a.bytes + b.bytes
     stages = ptx.shared(b8, config.stages * size, align=128, name="stages")
     rounds = (end_k - first_k + (config.depth - 1)) // config.depth

@@ -200,25 +200,18 @@ def columns_kernel(kind: str, format: str, power_of_two: bool, grouped: bool, na
         start, count = chunk_tokens(chunk, offsets, chunks, experts) if grouped else (chunk * TILE, ptx.min.u32(rows - chunk * TILE, TILE))
         with ptx.when((count > 0) & (column < columns)):
             source = Columns(kind, x, x_scales, column, x_pitch, x_scales_pitch, native)
-            whole = count & -FOUR
+            last = count - 1  # read again for what is missing of the last four
             amax = [ptx.var(f32, 0.0) for _ in range(FOUR)]
-            with ptx.loop(0, whole, FOUR) as token:
+            with ptx.loop(0, count, FOUR) as token:
                 for i, most in enumerate(amax):
-                    ptx.max.NaN.f32(most, ptx.abs.f32(source.load(start + token + i)), out=most)
-            with ptx.loop(whole, count) as token:
-                ptx.max.NaN.f32(amax[0], ptx.abs.f32(source.load(start + token)), out=amax[0])
+                    ptx.max.NaN.f32(most, ptx.abs.f32(source.load(start + ptx.min.u32(token + i, last))), out=most)
             scale, inverse = narrow.tile_scale(largest(amax), format, power_of_two)
             ptx.st.global_.f32(row_of(scales, column, scales_pitch) + chunk, scale)
             target = row_of(values, column, values_pitch) + chunk * TILE
-            with ptx.loop(0, whole, FOUR) as token:
-                numbers = [source.load(start + token + i) * inverse for i in range(FOUR)]
+            with ptx.loop(0, count, FOUR) as token:
+                numbers = [source.load(start + ptx.min.u32(token + i, last)) * inverse for i in range(FOUR)]
+                numbers[1:] = [ptx.select(token + i < count, number, 0.0) for i, number in enumerate(numbers[1:], 1)]
                 ptx.st.global_.b32(target + token, narrow.pack_fp8(numbers, format, native))
-            with ptx.when(whole < count):
-                numbers = [ptx.var(f32, 0.0) for _ in range(FOUR)]
-                for i in range(FOUR - 1):
-                    with ptx.when(whole + i < count):
-                        ptx.assign(numbers[i], source.load(start + whole + i) * inverse)
-                ptx.st.global_.b32(target + whole, narrow.pack_fp8(numbers, format, native))
             with ptx.loop(count + (FOUR - 1) & -FOUR, TILE, FOUR) as token:
                 ptx.st.global_.b32(target + token, 0)
 

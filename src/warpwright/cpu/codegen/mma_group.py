@@ -1,13 +1,14 @@
 """Runs of `mma.sync` as one matrix product on the host's AMX tiles.
 
 A kernel's inner loop holds, back to back, the products of M row fragments with N column fragments over S steps of k. One by one they spend
-their time on bringing fragments into place; together each fragment is brought into place once, as tiles of 16 rows × 64 bytes: of A, 32 values of k a
-row; of B, pairs of k by 16 columns; of C, 16 sums a row. k may be summed in any order, so that A and B are laid out in the order in which
-fragments (or shared memory) hold it. 8-bit floats become bf16 on the way, exactly. As in all of AMX, subnormal bf16 count as zero and
-sums are FP32 with subnormal results flushed.
+their time on bringing fragments into place; together each fragment is brought into place once, as tiles of 16 rows × 64 bytes: of A, 32
+values of k a row; of B, pairs of k by 16 columns; of C, 16 sums a row. k may be summed in any order, so that A and B are laid out in the
+order in which fragments (or shared memory) hold it. 8-bit floats become bf16 on the way, exactly. As in all of AMX, subnormal bf16 count
+as zero and sums are FP32 with subnormal results flushed.
 
 * Registers of C and D live in tiles for good: what else reads or writes them goes there (`Home`).
-* Fragments that the same block has loaded as 16 bytes a lane from dense rows of 64 bytes in shared memory are read from there again, whole: those
+* Fragments that the same block has loaded as 16 bytes a lane from dense rows of 64 bytes in shared memory are read from there again,
+whole: those
   of bf16 A are tiles as they stand. Other fragments go through memory.
 """
 
@@ -31,8 +32,8 @@ _TILE = 1024  # bytes of a tile: 16 rows of 64
 
 @dataclass(frozen=True)
 class Rows:
-    """Where an operand's fragments lie in shared memory: `load` is the instruction that loads the first eight rows of the first slab (64 bytes
-    of k); those of the next fragment follow it, those of the next slab are `slab` bytes on."""
+    """Where an operand's fragments lie in shared memory: `load` is the instruction that loads the first eight rows of the first slab (64
+    bytes of k); those of the next fragment follow it, those of the next slab are `slab` bytes on."""
 
     load: Op
     slab: int
@@ -40,7 +41,8 @@ class Rows:
 
 @dataclass(frozen=True)
 class Group:
-    """A run of `length` products. rows, columns: for each row (column) fragment, its registers of all steps. sums: (first c, d) by (row, column).
+    """A run of `length` products. rows, columns: for each row (column) fragment, its registers of all steps. sums: (first c, d) by (row,
+    column).
 
     a, b: where the operands lie in shared memory, if they do.
     """
@@ -136,7 +138,7 @@ def _find(e: Emitter, ops: Sequence[Op], first: int) -> Group | None:
     used = {register for fragment in (*rows, *columns) for register in fragment}
     if len(set(written)) < len(written) or used & set(written) or not all(e.lanes.known[register.index].varying for register in written):
         return None  # type: ignore[union-attr]
-    if len(sums) != len(rows) * len(columns) or len(rows) < 2 or len(columns) % 2 or lead.slots["A"] == "bf16" and steps % 2:
+    if len(sums) != len(rows) * len(columns) or len(rows) < 2 or len(columns) % 2 or (lead.slots["A"] == "bf16" and steps % 2):
         return None
     for start, d in sums.values():  # c is d, or not a sum of this group at all
         if start != d and set(start) & set(written):
@@ -152,7 +154,8 @@ def _fits(op: Op) -> bool:
     slots = op.slots
     types = slots["B"] == slots["A"] or {slots["A"], slots["B"]} == {"e4m3", "e5m2"}
     plain = slots["D"] == slots["C"] == "f32" and not any(slots.get(name) for name in ("sp", "kind", "op"))
-    return types and plain and all(isinstance(op.args[name], Vec) for name in "abcd") and all(isinstance(d, Reg) for d in _elements(op, "d"))
+    vectors = all(isinstance(op.args[name], Vec) for name in "abcd")
+    return types and plain and vectors and all(isinstance(d, Reg) for d in _elements(op, "d"))
 
 
 def _elements(op: Op, name: str) -> tuple:
@@ -228,7 +231,8 @@ def _operand(e: Emitter, letter: str, rows: Rows | None, fragments: tuple[tuple,
     buffer = e.at_entry(f"fragments {letter} {len(registers)}", f"alloca [{len(registers) * _REGISTER} x i8], align 64")
     with e.shape(32):
         for i, register in enumerate(registers):
-            e.do(f"store <32 x i32> {e.value(register, 'i32')}, ptr {e.ins(f'getelementptr i8, ptr {buffer}, i64 {i * _REGISTER}')}, align 64")
+            value, pointer = e.value(register, "i32"), e.ins(f"getelementptr i8, ptr {buffer}, i64 {i * _REGISTER}")
+            e.do(f"store <32 x i32> {value}, ptr {pointer}, align 64")
     return buffer
 
 
@@ -340,7 +344,8 @@ class _Tiles(_Writer):
 @dataclass(frozen=True)
 class _Order:
     """The order of the 16 pairs of k in a tile. A *natural* pair index is that of shared memory's rows: of bf16 4t + word, of 8-bit floats
-    4t + 2·word + half of the word (t the lane in its quad). `rows`: A's tiles are such rows; else they are fragments' words one after another."""
+    4t + 2·word + half of the word (t the lane in its quad). `rows`: A's tiles are such rows; else they are fragments' words one after
+    another."""
 
     wide: bool
     rows: bool
@@ -408,7 +413,8 @@ def _lay_rows(w: _Tiles, m: int, deep: int, type_: str, slab: int | None) -> Cal
     def lay(from_: str, to: str) -> None:
         for upper in range(2):  # rows 8 … 15
             for half in range(2):  # quads 4 … 7
-                words = [w.load(from_, (4 * step + 2 * word + upper) * _REGISTER + 64 * half) for step in range(together) for word in range(2)]
+                places = [4 * step + 2 * word + upper for step in range(together) for word in range(2)]
+                words = [w.load(from_, place * _REGISTER + 64 * half) for place in places]
                 for i, row in enumerate(w.transpose([part for word in words for part in w.widen(word, type_)])):
                     w.store(row, to, (8 * upper + 4 * half + i) * 64)
 

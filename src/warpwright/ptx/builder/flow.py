@@ -12,7 +12,7 @@ from warpwright.errors import PtxError
 from warpwright.ptx import tree
 from warpwright.ptx.builder import trace
 from warpwright.ptx.builder.types import Not, Pointer, Register, pred, s32, u32
-from warpwright.ptx.builder.words import _describe, assign, checked, var, word
+from warpwright.ptx.builder.words import _describe, checked, var, word
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def loop(start: Any, stop: Any, step: int | Register = 1, type: type[Register] |
     The test stands at the bottom, after one guard at the top that is left out where Python numbers show the first round to run.
     i's type is `type`, else that of `start` or `stop`, else u32 (s32 for a negative step). stop + step must not overflow it.
     """
-    index_type = type or next((cls for cls in map(_register_class, (start, stop)) if cls), s32 if isinstance(step, int) and step < 0 else u32)
     down = isinstance(step, int) and step < 0
+    index_type = type or next((cls for cls in map(_register_class, (start, stop)) if cls), s32 if down else u32)
     index = var(index_type, start)
     again, round_ = label(), _Loop(label(), label())
     if not (isinstance(start, int) and isinstance(stop, int)):
@@ -208,4 +208,3 @@ def raw(text: str, **operands: Any) -> None:
         recording.append(statement)
 
 
-__all__ = ["Label", "assign", "break_", "continue_", "dynamic_shared", "label", "local", "loop", "otherwise", "raw", "shared", "when", "while_"]

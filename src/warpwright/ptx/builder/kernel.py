@@ -1,4 +1,5 @@
-"""`@ptx.kernel`: a Python function becomes a PTX kernel. The function runs once, on registers that stand for its parameters, and is recorded."""
+"""`@ptx.kernel`: a Python function becomes a PTX kernel. The function runs once, on registers that stand for its parameters, and is
+recorded."""
 
 from __future__ import annotations
 
@@ -18,12 +19,13 @@ from warpwright.ptx.isa import match
 Block = int | tuple[int, ...]
 
 
-def kernel(function: Callable | None = None, *, block: Block, name: str | None = None, min_target: str = "sm_80", maxnreg: int | None = None,
-           min_ctas: int | None = None) -> Any:
+def kernel(function: Callable | None = None, *, block: Block, name: str | None = None, min_target: str = "sm_80",
+           maxnreg: int | None = None, min_ctas: int | None = None) -> Any:
     """Decorator: a kernel from a function whose parameters are annotated with `Pointer[type]` or a type.
 
     block: threads in a CTA (x, or (x, y, z)), part of the kernel (`.reqntid`). name: the PTX name, if not the function's.
-    min_target: the oldest target it is for, and the one used where none is named. maxnreg: registers a thread. min_ctas: CTAs that must fit on an SM.
+    min_target: the oldest target it is for, and the one used where none is named. maxnreg: registers a thread. min_ctas: CTAs that must
+    fit on an SM.
     """
     if function is None:
         return lambda decorated: Kernel(decorated, block, name, min_target, maxnreg, min_ctas)
@@ -51,7 +53,8 @@ class Kernel:
         return str(self.module(target))
 
     def module(self, target: str | None = None) -> tree.Module:
-        """The module for a target (default: the kernel's min_target), verified. Raises PtxError at the Python line of what the target lacks."""
+        """The module for a target (default: the kernel's min_target), verified. Raises PtxError at the Python line of what the target
+        lacks."""
         from warpwright.ptx.parser import parse
 
         target = target or self.min_target
@@ -67,7 +70,8 @@ class Kernel:
         if loaded is None:
             loaded = self._loaded[device] = device.load(self.module())[self.name]
         try:
-            loaded.launch(grid=(grid,) if isinstance(grid, int) else grid, block=self.block, args=args, shared_bytes=shared_bytes, **options)
+            sizes = (grid,) if isinstance(grid, int) else grid
+            loaded.launch(grid=sizes, block=self.block, args=args, shared_bytes=shared_bytes, **options)
         except KernelError as failure:
             source = self.source_lines.get(failure.line or -1)
             if source:
@@ -144,7 +148,8 @@ class Kernel:
         if self.min_ctas:
             directives.append(tree.Directive("minnctapersm", (str(self.min_ctas),)))
         body = (*recording.declarations(), *recording.prologue, *recording.body)
-        function = tree.Function(self.name, kernel=True, parameters=tuple(parameters), body=body, directives=tuple(directives), linkage="visible")
+        function = tree.Function(self.name, kernel=True, parameters=tuple(parameters), body=body, directives=tuple(directives),
+                                 linkage="visible")
         version = Target.parse(target).first_version
         for index, statement in enumerate(body):
             if isinstance(statement, tree.Instruction) and index - len(body) + len(recording.body) not in recording.unchecked:

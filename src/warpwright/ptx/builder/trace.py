@@ -39,7 +39,8 @@ def current() -> Trace:
 
 
 class Trace:
-    """One kernel's recording. `body` and `places` run in parallel; `prologue` is what every path needs first (parameters, special registers)."""
+    """One kernel's recording. `body` and `places` run in parallel; `prologue` is what every path needs first (parameters, special
+    registers)."""
 
     def __init__(self, block: tuple[int, int, int]) -> None:
         self.block = block

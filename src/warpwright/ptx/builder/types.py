@@ -44,11 +44,14 @@ class Register:
         if storage(type_) == storage(type(self)):
             return type_(self.name)
         moved = emit(f"mov.b{self.bits}", self)
-        return type_(moved.name) if storage(type_) == storage(type(moved)) else emit(f"mov.b{self.bits}", self, out=trace.current().new(type_))
+        if storage(type_) == storage(type(moved)):
+            return type_(moved.name)
+        return emit(f"mov.b{self.bits}", self, out=trace.current().new(type_))
 
     # Python would otherwise take a register for true, or compare by identity in `in`.
     def __bool__(self) -> bool:
-        raise trace.error("a register has no value while the kernel is being traced: branch with ptx.when(p), choose with ptx.select(p, a, b)")
+        raise trace.error("a register has no value while the kernel is being traced: branch with ptx.when(p), choose with "
+                          "ptx.select(p, a, b)")
 
     __hash__ = object.__hash__
 
@@ -58,8 +61,11 @@ class Register:
     def _arithmetic(self, opcode: str, left: Any, right: Any) -> Any:
         """`opcode` on two operands of which at least one is `self`."""
         for side in (left, right):
-            if isinstance(side, Register) and side.type_name != self.type_name and not (side.bits == self.bits and "b" in (side.kind, self.kind)):
-                raise trace.error(f"'{opcode}' of {self.type_name} and {side.type_name}: convert one (ptx.cvt), or see its bits as the other's type (.as_)")
+            if not isinstance(side, Register) or side.type_name == self.type_name:
+                continue
+            if side.bits != self.bits or "b" not in (side.kind, self.kind):
+                raise trace.error(f"'{opcode}' of {self.type_name} and {side.type_name}: convert one (ptx.cvt), or see its bits as the "
+                                  "other's type (.as_)")
         if self.kind == "f":
             opcode += ".rn" if opcode in ("add", "sub", "mul", "div") else ""
         elif opcode == "mul":
@@ -287,7 +293,8 @@ class e5m2(Register):
     type_name, bits, kind = "e5m2", 8, "f"
 
 
-TYPES |= {cls.type_name: cls for cls in (b8, u8, s8, b16, u16, s16, b32, u32, s32, b64, u64, s64, b128, f16, bf16, f32, f64, f16x2, bf16x2, e4m3, e5m2)}
+_ALL = (b8, u8, s8, b16, u16, s16, b32, u32, s32, b64, u64, s64, b128, f16, bf16, f32, f64, f16x2, bf16x2, e4m3, e5m2)
+TYPES |= {cls.type_name: cls for cls in _ALL}
 
 # How the registers of a type are declared, and their names' prefix. Signs live in instructions, so integers are plain bits; as in
 # nvcc's output, a byte sits in a 16-bit register. Types that PTX has only as packed bits (tf32, e4m3x2 …) fall back on their size.
@@ -349,8 +356,8 @@ Element = TypeVar("Element", bound=Register)
 class Pointer(Generic[Element]):
     """An address with the type of what it points to: `Pointer[f32]`.
 
-    `p + 3` folds into the instruction's offset, `p + i` (a register) is scaled by the element's size; `p.bytes(n)` moves by bytes, `p.as_(T)`
-    points to another type. Addresses in shared memory take 32-bit registers, all others 64-bit ones.
+    `p + 3` folds into the instruction's offset, `p + i` (a register) is scaled by the element's size; `p.bytes(n)` moves by bytes,
+    `p.as_(T)` points to another type. Addresses in shared memory take 32-bit registers, all others 64-bit ones.
     """
 
     def __init__(self, element: type[Register], base: tree.Register | tree.Symbol, offset: int = 0, space: str = "global"):

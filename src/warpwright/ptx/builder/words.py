@@ -38,8 +38,8 @@ class Word:
     def __call__(self, *sources: Any, out: Any = None, guard: pred | Not | None = None, pair: bool = False, unchecked: bool = False) -> Any:
         """Emit the instruction and return its destination: a register, a list of registers (vectors), or None.
 
-        sources: the operands after the destinations, in PTX's order: registers, pointers (addresses), Python numbers, lists (vectors), None (`_`).
-        out: write here instead of a new register (a list for vectors, a tuple `(d, p)` for `d|p`).
+        sources: the operands after the destinations, in PTX's order: registers, pointers (addresses), Python numbers, lists (vectors),
+        None (`_`). out: write here instead of a new register (a list for vectors, a tuple `(d, p)` for `d|p`).
         guard: a predicate under which it executes. pair: also return the second destination of `d|p`.
         unchecked: emit exactly what is written, without looking at the instruction table (then nothing is inferred and `out` is needed).
         Raises PtxError at the caller's line for modifiers or operands that no form of the instruction takes.
@@ -58,8 +58,8 @@ class Word:
         for spec in form.specs:
             if spec.access == "w":
                 if guard is not None and out is None:
-                    raise trace.error(f"'{self._text(modifiers)}' under a guard leaves a new register undefined where the guard is false: say which register it "
-                                      "writes with out=")
+                    raise trace.error(f"'{self._text(modifiers)}' under a guard leaves a new register undefined where the guard is false: "
+                                      "say which register it writes with out=")
                 operand, result = _destination(spec, slots, chosen, out, pair)
                 results.append(result)
                 operands.append(operand)
@@ -200,7 +200,8 @@ def _agrees(kind: str, source: Any, names: dict[str, str]) -> bool:
 
 
 def _stands(type_: type[Register], wanted: type[Register]) -> bool:
-    """Whether a register of a type can be an operand of type `wanted`: same size and kind or plain bits; wider where only its low part counts."""
+    """Whether a register of a type can be an operand of type `wanted`: same size and kind or plain bits; wider where only its low part
+    counts."""
     if (wanted.kind == "p") != (type_.kind == "p"):
         return False
     if wanted.bits != type_.bits:
