@@ -1,10 +1,14 @@
 """Matrix products against float64: every variant, every edge, on fresh random inputs."""
 
+import os
+
 import pytest
 import torch
 
 from warpwright import Device
+from warpwright.gpu.assemble import assemble
 from warpwright.kernels import matmul, matmul_fp32, matmul_mma
+from warpwright.kernels.registry import all_kernels
 
 BF16, F32 = torch.bfloat16, torch.float32
 # Largest error over the largest magnitude: rounding of the output (bf16: 2^-9) plus FP32 sums over k ≤ 1000.
@@ -254,3 +258,22 @@ def test_tiles_that_cannot_be_shared_out_are_refused():
         matmul_mma.Config(dtype="fp8")
     with pytest.raises(ValueError, match="not masked"):
         matmul_fp32.Config(access="masked")
+
+
+# ── for GPUs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def variants() -> list:
+    """A variant of each kind; all of them where WARPWRIGHT_ALL_VARIANTS is set (two minutes)."""
+    kernels = [kernel for name, entry in all_kernels().items() if name.startswith("matmul") for kernel in entry.variants().values()]
+    if os.environ.get("WARPWRIGHT_ALL_VARIANTS"):
+        return kernels
+    kinds = {(kernel.name.split("_")[1], "by_k" in kernel.name, "shifted" in kernel.name, kernel.name.endswith("f16")): kernel for kernel in kernels}
+    return list(kinds.values())
+
+
+@pytest.mark.parametrize("kernel", variants(), ids=lambda kernel: kernel.name)
+def test_variants_assemble_without_spills(kernel):
+    for target in ("sm_80", "sm_90a") if kernel.min_target == "sm_80" else ("sm_90a",):
+        (resources,) = assemble(kernel.ptx(target), target).kernels.values()
+        assert resources.spills == 0

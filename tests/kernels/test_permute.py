@@ -97,7 +97,7 @@ def test_unpermute_and_its_gradients(random, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16])
-@pytest.mark.parametrize("offset, gap", [(1, 3), (2, 2)])
+@pytest.mark.parametrize("offset, gap", [(1, 3)])
 def test_rows_may_stand_anywhere_and_apart(random, dtype, offset, gap):
     x, rows, weights, position = operands(random, (9, 136, 2, 4), dtype)
     far_x, far_rows = awkward(x, offset, gap), awkward(rows, offset, gap)

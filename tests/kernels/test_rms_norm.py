@@ -56,7 +56,7 @@ def test_gradients(random, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16])
-@pytest.mark.parametrize("offset, gap", [(1, 3), (2, 2), (8, 24)])
+@pytest.mark.parametrize("offset, gap", [(1, 3), (8, 24)])
 def test_rows_may_stand_anywhere_and_apart(random, dtype, offset, gap):
     dy, x, weight = operands(random, (9, 136), dtype)
     y, scale = rms_norm.forward(x, weight, 1e-5)

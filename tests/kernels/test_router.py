@@ -10,7 +10,7 @@ from warpwright.kernels import router
 pytestmark = pytest.mark.usefixtures("poisoned")
 
 # experts, chosen, groups, groups kept
-GATES = [(256, 8, 8, 4), (16, 2, 4, 2), (8, 2, 1, 1), (6, 2, 3, 2), (160, 6, 8, 3), (4, 4, 1, 1), (20, 4, 5, 3), (1, 1, 1, 1)]
+GATES = [(256, 8, 8, 4), (16, 2, 4, 2), (8, 2, 1, 1), (6, 2, 3, 2), (40, 6, 8, 3), (4, 4, 1, 1), (20, 4, 5, 3), (1, 1, 1, 1)]
 # The approximate exponential and reciprocals are good to 2^-22.
 TOLERANCE = 2e-6
 
@@ -57,7 +57,7 @@ def test_of_equals_the_lower_index_is_first(random, gate):
 def test_the_bias_moves_the_choice_but_not_the_weights(random):
     logits, bias = torch.zeros(1, 16), torch.zeros(16)
     bias[5], bias[6] = 0.25, 0.5
-    experts, weights, scores = check_forward(logits, bias, (2, 4, 2), scale=1.0)
+    experts, weights, _ = check_forward(logits, bias, (2, 4, 2), scale=1.0)
     assert experts.tolist() == [[6, 5]]
     assert_close(weights, torch.tensor([[0.5, 0.5]]), TOLERANCE)
 
@@ -98,7 +98,7 @@ def test_operands_may_stand_apart(random):
 def test_backward(random, gate, with_scores):
     count, top_k, *rest = gate
     logits = randn(random, 33, count)
-    experts, weights, scores = router.forward(logits, torch.zeros(count), top_k, *rest, 2.5)
+    experts, _, scores = router.forward(logits, torch.zeros(count), top_k, *rest, 2.5)
     grad_weights = randn(random, 33, top_k)
     grad_scores = randn(random, 33, count) if with_scores else None
     exact = logits.double().requires_grad_()

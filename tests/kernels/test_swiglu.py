@@ -46,7 +46,7 @@ def test_gate_and_up_side_by_side(random, columns, dtype):
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16])
-@pytest.mark.parametrize("offset, gap", [(1, 3), (2, 2), (8, 24)])
+@pytest.mark.parametrize("offset, gap", [(1, 3), (8, 24)])
 def test_rows_may_stand_anywhere_and_apart(random, dtype, offset, gap):
     dy, gate, up = (randn(random, 9, 136, dtype=dtype) for _ in range(3))
     far = [awkward(each, offset, gap) for each in (dy, gate, up)]

@@ -154,7 +154,7 @@ def _conclude(final: dict[str, Any], console: Console) -> None:
         console.print(kernel_table("PTX kernels in the steps", final["kernels"], final["step_seconds"]))
     average = f" (averaged weights: {final['bits_per_byte_average']:.3f})" if final["bits_per_byte_average"] is not None else ""
     console.print(f"validation bits per byte: {final['bits_per_byte_first']:.3f} → {final['bits_per_byte_last']:.3f}{average} "
-                  f"in {final['steps']} steps, {duration(final['seconds'])}", highlight=False)
+                  f"in {final['steps']} steps, {duration(final['seconds'])}", highlight=False, soft_wrap=True)
     console.print(f"report: {final['report']}", highlight=False, soft_wrap=True)
 
 
@@ -163,7 +163,7 @@ def kernel_table(title: str, kernels: dict[str, Any], step_seconds: float) -> Ta
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
-    table.add_column("kernel")
+    table.add_column("kernel", overflow="fold")
     for heading in ("launches", "time", "of the steps"):
         table.add_column(heading, justify="right")
     rows = sorted(kernels.items(), key=lambda row: -row[1][1])

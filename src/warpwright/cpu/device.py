@@ -95,6 +95,9 @@ class InterpreterBackend:
     def __init__(self, device: Device):
         self.device = device
 
+    def prepare(self, kernel: Kernel, block) -> None:
+        """Nothing to do: the interpreter reads the tree."""
+
     def run(self, kernel: Kernel, grid, block, values: bytes, extents, shared_bytes: int, time_limit: float) -> None:
         from warpwright.cpu import interpreter
 

@@ -190,6 +190,7 @@ class Kernel:
                 raise LaunchError(f"kernel {self.name}, argument {len(values)} ({parameter.describe()}): {error}") from None
             values.append(value)
             extents.append(extent)
+        device.backend.prepare(self, block3)  # compiling is not the kernel's time
         started = time.perf_counter()
         device.backend.run(self, grid3, block3, self.layout.pack(*values), extents, shared_bytes, time_limit)
         device.count(self.name, time.perf_counter() - started)
@@ -267,17 +268,22 @@ class FastBackend:
 
         self.device, self.pool = device, Pool(threads)
 
+    def prepare(self, kernel: Kernel, block) -> None:
+        """Compile a kernel for a block shape, or load its code from the cache, if that has not been done."""
+        if block not in kernel._compiled:
+            with self.pool.lock:
+                try:
+                    kernel._compiled[block] = _Compiled(kernel, block)
+                except PtxError as error:
+                    raise LaunchError(f"kernel {kernel.name} cannot run on the virtual GPU: {error}") from error
+
     def run(self, kernel: Kernel, grid, block, values: bytes, extents, shared_bytes: int, time_limit: float) -> None:
+        """Run a launch of a kernel that has been prepared for its block."""
         with self.pool.lock:
             self._run(kernel, grid, block, values, extents, shared_bytes, time_limit)
 
     def _run(self, kernel, grid, block, values, extents, shared_bytes, time_limit):
-        compiled = kernel._compiled.get(block)
-        if compiled is None:
-            try:
-                compiled = kernel._compiled[block] = _Compiled(kernel, block)
-            except PtxError as error:
-                raise LaunchError(f"kernel {kernel.name} cannot run on the virtual GPU: {error}") from error
+        compiled = kernel._compiled[block]
         part, pool = self.device.part, self.pool
         shared = compiled.shared + shared_bytes
         if shared > part.shared_per_cta:

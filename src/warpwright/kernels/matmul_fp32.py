@@ -79,7 +79,7 @@ def build(config: Config) -> ptx.Kernel:
                 a_pitch: u32, b_pitch: u32, c_pitch: u32, b_stride: u64, c_stride: u64):
         _product(config, Problem(a, b, c, offsets, experts, m, n, k, a_pitch, b_pitch, c_pitch, b_stride, c_stride))
 
-    return ptx.kernel(block=config.threads, name=config.name)(product)
+    return ptx.kernel(block=config.threads, name=config.name, maxnreg=96)(product)
 
 
 def _product(config: Config, given: Problem) -> None:

@@ -250,14 +250,14 @@ def _half_operation(e: Emitter, op: Op, name: str, type_: str, operands: list[st
         result = to_half(e, type_, _near(e, "add" if name == "sub" else name, "float",
                                          [wide[0], e.neg(wide[1])] if name == "sub" else wide))
     if op.get("ftz") and type_ == "f16":
-        result = _flush_half(e, result)
+        result = flush_half(e, result)
     if op.get("sat") or op.get("relu"):
         wide_result = from_half(e, type_, result)
         result = to_half(e, type_, saturate(e, wide_result) if op.get("sat") else relu(e, wide_result))
     return result
 
 
-def _flush_half(e: Emitter, bits: str) -> str:
+def flush_half(e: Emitter, bits: str) -> str:
     tiny = e.icmp("eq", "i16", e.bin("and", "i16", bits, e.k("i16", 0x7C00)), e.k("i16", 0))
     return e.select(tiny, "i16", e.bin("and", "i16", bits, e.k("i16", 0x8000)), bits)
 
@@ -282,11 +282,11 @@ def _arithmetic(e: Emitter, op: Op):
         operands.append(from_half(e, given, value) if given in ("f16", "bf16") and type_ == "f32" else value)
     if type_ in ("f16x2", "bf16x2"):
         if op.get("ftz"):
-            operands = [integer.packed(e, "i16", lambda x: _flush_half(e, x), x) for x in operands]
+            operands = [integer.packed(e, "i16", lambda x: flush_half(e, x), x) for x in operands]
         return integer.packed(e, "i16", lambda *xs: _half_operation(e, op, name, type_[:-2], list(xs)), *operands)
     if type_ in ("f16", "bf16"):
         if op.get("ftz") and type_ == "f16":
-            operands = [_flush_half(e, x) for x in operands]
+            operands = [flush_half(e, x) for x in operands]
         return _half_operation(e, op, name, type_, operands)
     if type_ == "f32x2":
         return integer.packed(e, "float", lambda *xs: _single(e, op, name, list(xs)), *operands, of="i64")
@@ -315,7 +315,7 @@ def _sign(e: Emitter, op: Op):
             a = flush(e, a)
         return e.neg(a, kind) if op.opcode == "neg" else e.intrinsic("llvm.fabs", kind, a)
     if op.get("ftz"):
-        a = integer.packed(e, "i16", lambda x: _flush_half(e, x), a) if kind == "i32" else _flush_half(e, a)
+        a = integer.packed(e, "i16", lambda x: flush_half(e, x), a) if kind == "i32" else flush_half(e, a)
     sign = 0x80008000 if kind == "i32" else 0x8000
     return e.bin("xor", kind, a, e.k(kind, sign)) if op.opcode == "neg" else e.bin("and", kind, a, e.k(kind, ~sign))
 
@@ -358,7 +358,7 @@ def _minmax(e: Emitter, op: Op):
     def pick_half(*values: str) -> str:
         narrow_type = type_.removesuffix("x2")
         if op.get("ftz"):
-            values = tuple(_flush_half(e, v) for v in values)
+            values = tuple(flush_half(e, v) for v in values)
         return to_half(e, narrow_type, pick("float", [from_half(e, narrow_type, v) for v in values]))
 
     if type_.endswith("x2"):

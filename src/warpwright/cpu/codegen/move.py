@@ -5,7 +5,7 @@ from __future__ import annotations
 from warpwright.cpu.analysis.program import Op, Special, Vec
 from warpwright.cpu.analysis.variables import Place
 from warpwright.cpu.codegen.emitter import BITS, LLVM_TYPE, Emitter
-from warpwright.cpu.codegen.floating import _flush_half, flush, from_half, half_bits
+from warpwright.cpu.codegen.floating import flush, flush_half, from_half, half_bits
 from warpwright.cpu.codegen.integer import is_integer
 from warpwright.cpu.codegen.lowering import pure
 
@@ -64,7 +64,7 @@ def compare(e: Emitter, op: Op, type_: str, a: str, b: str) -> str:
         condition = _INTEGER_COMPARE.get(how) or ("s" if type_[0] == "s" else "u") + how
         return e.icmp(condition, LLVM_TYPE[type_], a, b)
     if op.get("ftz") and type_ == "f16":
-        a, b = _flush_half(e, a), _flush_half(e, b)
+        a, b = flush_half(e, a), flush_half(e, b)
     if type_ in ("f16", "bf16"):
         a, b, kind = from_half(e, type_, a), from_half(e, type_, b), "float"
     else:
