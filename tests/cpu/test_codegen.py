@@ -192,8 +192,9 @@ def test_a_misaligned_access_is_a_fault(device):
 def test_shared_memory_ends_where_it_ends(device):
     x = np.zeros(64, np.float32)
     with pytest.raises(MemoryFault, match="shared memory"):
-        run(device, kernel("    .shared .align 4 .b8 s[64];\n    mov.u32 %r2, s; shl.b32 %r3, %t, 2; add.u32 %r2, %r2, %r3; st.shared.u32 [%r2], %t;"),
-            x, x, 32)
+        run(device, kernel("""
+    .shared .align 4 .b8 s[64];
+    mov.u32 %r2, s; shl.b32 %r3, %t, 2; add.u32 %r2, %r2, %r3; st.shared.u32 [%r2], %t;"""), x, x, 32)
 
 
 def test_local_memory_is_each_threads_own(device):

@@ -76,7 +76,8 @@ Arg = Reg | Special | Imm | Not | Addr | Vec | Place | None
 class Op:
     """An instruction with its operands resolved.
 
-    `args` holds operands by their name in the instruction table, `types` their (type, vector length); an address has the type "". `guard` is (predicate, negated).
+    `args` holds operands by their name in the instruction table, `types` their (type, vector length); an address has the type "".
+    `guard` is (predicate, negated).
     `site` indexes `Program.sites`. A sink is None.
     """
 

@@ -180,6 +180,7 @@ def check_span(e: Emitter, address: Address, low: int, span: int, align: int) ->
     if direct and not address.form.ones & align - 1 and low >= 0:
         rotate = 0
     offset = address.base if direct else e.ins(f"sub i64 {address.base}, {address.window[0]}")
+    assert offset is not None
     with e.shape(1):
         if low:
             offset = e.ins(f"add i64 {offset}, {low}")

@@ -186,7 +186,8 @@ def arithmetic(e: Emitter, name: str, type_: str, operands: list[str], rounding:
         if name == "fma":  # the sign of an exact zero needs the product's sign, which f64 keeps
             exact = e.bin("fadd", "double", *wide)
             cancels = e.fcmp("oeq", "double", exact, e.k("double", 0.0))
-            return e.select(cancels, "float", e.cast("fptrunc", _zero_sign(e, exact, wide[0], wide[1], rounding, "double"), "double", "float"), result)
+            zero = _zero_sign(e, exact, wide[0], wide[1], rounding, "double")
+            return e.select(cancels, "float", e.cast("fptrunc", zero, "double", "float"), result)
         return result
     near = _near(e, name, "double", operands)
     if name == "add":

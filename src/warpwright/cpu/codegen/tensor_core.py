@@ -252,8 +252,9 @@ def _lookup(w: _Writer, bytes_: str, table: list[int]) -> str:
     """table[byte & 127] for 128 bytes."""
     kind = "<64 x i8>"
     constants = [f"<{', '.join(f'i8 {value - 256 if value > 127 else value}' for value in table[half:half + 64])}>" for half in (0, 64)]
-    parts = [w.call(kind, "@llvm.x86.avx512.vpermi2var.qi.512", (kind, constants[0]), (kind, w.shuffle("i8", bytes_, range(half, half + 64), None, 128)),
-                    (kind, constants[1])) for half in (0, 64)]
+    first, second = ((kind, constant) for constant in constants)
+    halves = [w.shuffle("i8", bytes_, range(half, half + 64), None, 128) for half in (0, 64)]
+    parts = [w.call(kind, "@llvm.x86.avx512.vpermi2var.qi.512", first, (kind, half), second) for half in halves]
     return w.shuffle("i8", parts[0], range(128), parts[1], 64)
 
 
