@@ -38,7 +38,7 @@ def nearest_allocation(address: int, size: int, owners: Iterable[Owner]) -> str:
     start, end, name = best
     described = f"{name} ({end - start} bytes at {start:#x})"
     if address >= end:
-        return f"the nearest allocation is {described}, which ends {address - end} bytes before it"
+        return f"the nearest allocation is {described}, whose end is {address - end} bytes before it"
     if address < start:
         return f"the nearest allocation is {described}, which begins {start - address} bytes after it"
     return f"it begins inside {described}, at byte {address - start}, and runs over the end"

@@ -28,7 +28,7 @@ h1 { font-size: 1.5rem; margin-bottom: .2rem } h2 { font-size: 1.1rem; margin-to
 .facts span, figcaption, .soft { color: var(--soft) }
 figure { margin: 0 } svg { width: 100%; height: auto } svg text { fill: var(--soft); font-size: 12px } .axis { stroke: var(--line) }
 table { border-collapse: collapse; width: 100% } td, th { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid var(--line) }
-td:first-child, th:first-child { text-align: left } td.wide { width: 35% }
+td:first-child, th:first-child { text-align: left } td { white-space: nowrap } td.wide { width: 30% }
 .bar { background: var(--bar); height: .8rem; border-radius: 2px }
 pre { background: color-mix(in srgb, var(--line) 30%, transparent); padding: 1rem; overflow-x: auto; border-radius: 6px; font-size: 13px }
 """
@@ -72,7 +72,7 @@ def write(run: Path) -> Path:
         parts += [curves([(f"layer {layer}", [r["step"] for r in loads], [imbalance(r["load"][layer]) for r in loads],
                            f"hsl({i * 67 % 360} 60% 55%)") for i, layer in enumerate(loads[-1]["load"])],
                          "step", "busiest expert over the mean, less one")]
-    parts += ["<h2>Time by PTX kernel</h2>", kernel_table(final.get("kernels", {}), final.get("step_seconds") or final["seconds"])]
+    parts += ["<h2>Time by PTX kernel</h2>", '<p class="soft">share: of the time of all steps</p>', kernel_table(final.get("kernels", {}), final.get("step_seconds") or final["seconds"])]
     if final.get("sample"):
         parts += ["<h2>A sample</h2>", f"<pre>{escape(final['sample'])}</pre>"]
     rows = "".join(f"<tr><td>{escape(str(name))}</td><td>{escape(str(value))}</td></tr>" for name, value in config.items())
@@ -175,4 +175,4 @@ def kernel_table(kernels: dict[str, Sequence[float]], total: float) -> str:
         f"<tr><td>{escape(name)}</td><td>{launches:,}</td><td>{seconds:.2f} s</td><td>{seconds / total:.1%}</td>"
         f'<td class="wide"><div class="bar" style="width:{seconds / longest:.1%}"></div></td></tr>'
         for name, (launches, seconds) in sorted(kernels.items(), key=lambda item: -item[1][1]))
-    return f"<table><tr><th>kernel</th><th>launches</th><th>time</th><th>of the steps</th><th></th></tr>{rows}</table>"
+    return f"<table><tr><th>kernel</th><th>launches</th><th>time</th><th>share</th><th></th></tr>{rows}</table>"
