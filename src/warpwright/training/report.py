@@ -72,7 +72,8 @@ def write(run: Path) -> Path:
         parts += [curves([(f"layer {layer}", [r["step"] for r in loads], [imbalance(r["load"][layer]) for r in loads],
                            f"hsl({i * 67 % 360} 60% 55%)") for i, layer in enumerate(loads[-1]["load"])],
                          "step", "busiest expert over the mean, less one")]
-    parts += ["<h2>Time by PTX kernel</h2>", '<p class="soft">share: of the time of all steps</p>', kernel_table(final.get("kernels", {}), final.get("step_seconds") or final["seconds"])]
+    parts += ["<h2>Time by PTX kernel</h2>", '<p class="soft">share: of the time of all steps</p>',
+              kernel_table(final.get("kernels", {}), final.get("step_seconds") or final["seconds"])]
     if final.get("sample"):
         parts += ["<h2>A sample</h2>", f"<pre>{escape(final['sample'])}</pre>"]
     rows = "".join(f"<tr><td>{escape(str(name))}</td><td>{escape(str(value))}</td></tr>" for name, value in config.items())
