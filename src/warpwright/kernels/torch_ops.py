@@ -45,13 +45,12 @@ class TorchProducts:
         return back(Quantized(*kept.tensors), kept.columns, dtype)
 
     def swiglu(self, gate: Tensor, up: Tensor | None) -> Tensor:
-        gate, up = _halves(gate, up)
-        return functional.silu(gate) * up
+        return _swiglu(*_halves(gate, up))
 
     def swiglu_backward(self, grad: Tensor, gate: Tensor, up: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        first, second = _halves(gate, up)
-        grad_up = grad * functional.silu(first)
-        grad_gate = torch.ops.aten.silu_backward(grad * second, first)
+        first, second, wide = (x.float() for x in (*_halves(gate, up), grad))
+        grad_up = (wide * functional.silu(first)).to(grad.dtype)
+        grad_gate = torch.ops.aten.silu_backward(wide * second, first).to(grad.dtype)
         return (torch.cat([grad_gate, grad_up], -1), None) if up is None else (grad_gate, grad_up)
 
     def forward(self, x: Tensor, w: Tensor, layout: Layout | None, out_dtype: torch.dtype) -> Tensor:
@@ -66,6 +65,8 @@ class TorchProducts:
         return self.forward(grad, w.transpose(-1, -2), layout, out_dtype)
 
     def weight_gradient(self, grad: Tensor, x: Tensor, layout: Layout | None, out_dtype: torch.dtype) -> Tensor:
+        if out_dtype == torch.float32:  # the sums are FP32 and stay so; torch's CPU products of BF16 would round them
+            grad, x = grad.float(), x.float()
         if layout is None:
             return (grad.t() @ x).to(out_dtype)
         out = x.new_zeros(layout.offsets.numel() - 1, grad.shape[1], x.shape[1])
@@ -96,8 +97,7 @@ class TorchOps(Ops):
         return (normal * weight).to(x.dtype)
 
     def swiglu(self, gate: Tensor, up: Tensor | None = None) -> Tensor:
-        gate, up = _halves(gate, up)
-        return functional.silu(gate) * up
+        return _swiglu(*_halves(gate, up))
 
     def linear(self, x: Tensor, weight: Tensor, recipe: Recipe, role: Role = "plain") -> Tensor:
         if _nothing_special(x, recipe, role):
@@ -136,6 +136,11 @@ def sort_by_expert(experts: Tensor, num_experts: int) -> Layout:
     return Layout(*layout, formats.chunk_tokens(experts.numel(), layout[0]).offsets)
 
 
+def _swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """silu(gate)·up in FP32, rounded once."""
+    return (functional.silu(gate.float()) * up.float()).to(gate.dtype)
+
+
 def _halves(gate: Tensor, up: Tensor | None) -> tuple[Tensor, Tensor]:
     return (gate, up) if up is not None else gate.chunk(2, -1)  # type: ignore[return-value]
 
@@ -147,6 +152,6 @@ def _runs(offsets: Tensor) -> list[tuple[int, tuple[int, int]]]:
 
 
 def _nothing_special(x: Tensor, recipe: Recipe, role: Role) -> bool:
-    """Whether torch's own autograd would keep what the recipe says."""
+    """Whether torch's own autograd does what the recipe says. (It would round a BF16 product's weight gradient to BF16.)"""
     cached = recipe.cache_for(role)
-    return recipe.matmul != "fp8" and cached in DTYPE and DTYPE[cached].itemsize >= min(x.dtype.itemsize, DTYPE[recipe.matmul].itemsize)
+    return recipe.matmul == "fp32" and cached in DTYPE and DTYPE[cached].itemsize >= min(x.dtype.itemsize, DTYPE[recipe.matmul].itemsize)
