@@ -440,7 +440,7 @@ def test_a_read_past_the_end_names_everything():
     fault = caught.value
     assert (fault.kernel, fault.thread, fault.cta, fault.address) == ("read", (20, 0, 0), (0, 0, 0), data.ctypes.data + 80)
     assert fault.instruction == "ld.global.u32 %r3, [%rd1];"
-    assert "argument 0 (80 bytes at" in str(fault) and "ends 0 bytes before it" in str(fault)
+    assert "argument 0 (80 bytes at" in str(fault) and "whose end is 0 bytes before it" in str(fault)
     assert f"line {fault.line}" in str(fault)
 
 
