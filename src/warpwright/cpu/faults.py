@@ -11,7 +11,7 @@ Triple = tuple[int, int, int]
 Owner = tuple[int, int, str]  # a legal range: start and end address, and whose it is
 
 # What a stopped warp says of itself in its frame (`fault_kind` in runtime.ll).
-MEMORY, MISALIGNED, TRAP, TIMEOUT, SHARED, LOCAL, ASSERT, DEADLOCK, UNSUPPORTED = range(1, 10)
+MEMORY, MISALIGNED, TRAP, TIMEOUT, SHARED, LOCAL, ASSERT, DEADLOCK = range(1, 9)
 
 
 def where(kernel: str, instruction: str, line: int | None, cta: Triple | None, thread: Triple | None) -> str:

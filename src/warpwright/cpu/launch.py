@@ -51,10 +51,8 @@ class Parameter:
 
     def __init__(self, variable: tree.Variable, end: int):
         self.name, self.type = variable.name, variable.type
-        element = TYPE_BITS[variable.type] // 8 * (variable.vector or 1)
-        self.size = element * math.prod(d or 0 for d in variable.dimensions)
-        self.align = variable.align or element
-        self.offset = -(-end // self.align) * self.align
+        self.size, align = variables.layout_size(variable), variables.layout_align(variable)
+        self.offset = -(-end // align) * align
         self.array = bool(variable.dimensions) or variable.vector is not None or variable.type not in _SCALARS
         self.pointer = not self.array and TYPE_BITS[variable.type] == 64 and variable.type != "f64"
         self.letter, self.low, self.high = (f"{self.size}s", 0, 0) if self.array else _SCALARS[variable.type]

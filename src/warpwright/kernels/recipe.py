@@ -15,7 +15,6 @@ Cache = Literal["fp8", "e5m6", "bf16", "fp32"]
 Wide = Literal["bf16", "fp32"]
 Fp8 = Literal["e4m3", "e5m2"]
 Role = Literal["plain", "after_attention", "expert_up", "expert_down"]
-ROLES: tuple[str, ...] = get_args(Role)
 
 TILE = 128
 """Activations and gradients share one scale in tiles of 1×128, weights in blocks of 128×128, and FP8 products are promoted to FP32

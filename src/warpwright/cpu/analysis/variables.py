@@ -135,10 +135,6 @@ class Space:
         """Where dynamic shared memory begins: after the static part, on a 16-byte boundary (or a stricter one that is asked for)."""
         return _up(self.shared_bytes, max([16] + [self.places[name].align for name in self.dynamic]))
 
-    def shared_offsets(self) -> dict[str, int]:
-        found = {name: place.offset for name, place in self.places.items() if place.space == "shared"}
-        return found | dict.fromkeys(self.dynamic, self.dynamic_offset)
-
     def initial_globals(self) -> dict[str, tuple[int, int, bytes, list[tuple[int, str, int]]]]:
         """name → (size, align, initial bytes, relocations [(offset, name, addend)]), those that relocations reach too."""
         found: dict[str, tuple[int, int, bytes, list[tuple[int, str, int]]]] = {}

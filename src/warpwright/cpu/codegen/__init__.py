@@ -51,9 +51,6 @@ class Generated:
     uses_barrier: bool
     spins: bool
     shared_bytes: int
-    shared_offsets: dict[str, int]
-    param_bytes: int
-    param_offsets: dict[str, int]
     local_bytes: int
     stack_bytes: int
     globals: dict[str, tuple[int, int, bytes, list[tuple[int, str, int]]]] = field(default_factory=dict)
@@ -97,8 +94,7 @@ def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int]
     initial = space.initial_globals()
     return Generated(
         ir="\n".join(parts) + "\n", sites=program.sites, uses_barrier=barriers, spins=bool(spinning),
-        shared_bytes=space.dynamic_offset if space.dynamic else space.shared_bytes, shared_offsets=space.shared_offsets(),
-        param_bytes=space.parameter_bytes, param_offsets={name: place.offset for name, place in space.parameters.items()},
+        shared_bytes=space.dynamic_offset if space.dynamic else space.shared_bytes,
         local_bytes=space.local_bytes, stack_bytes=_stack(program), globals=initial)
 
 

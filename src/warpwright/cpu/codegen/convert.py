@@ -8,8 +8,6 @@ from warpwright.cpu.codegen.floating import NAN, arithmetic, flush, from_half, h
 from warpwright.cpu.codegen.integer import is_integer
 from warpwright.cpu.codegen.lowering import pure
 
-FLOATS = ("f16", "bf16", "f32", "f64", "tf32")
-
 
 @pure("cvt")
 def _cvt(e: Emitter, op: Op):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from warpwright.cpu.codegen.emitter import Emitter
+from warpwright.cpu.faults import ASSERT, LOCAL, MEMORY, MISALIGNED, SHARED, TIMEOUT, TRAP
 
-MEMORY, MISALIGNED, TRAP, TIMEOUT, SHARED, LOCAL, ASSERT = 1, 2, 3, 4, 5, 6, 7
+__all__ = ["ASSERT", "FAULT", "LOCAL", "MEMORY", "MISALIGNED", "SHARED", "TIMEOUT", "TRAP", "fault"]
 
 FAULT = """
 define internal void @fault(ptr %frame, i64 %address, i32 %site, i32 %lane, i32 %kind, i32 %size) noreturn noinline cold {

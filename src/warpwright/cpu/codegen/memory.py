@@ -14,7 +14,6 @@ from warpwright.cpu.codegen import address as addressing
 from warpwright.cpu.codegen.address import Address
 from warpwright.cpu.codegen.emitter import BITS, LLVM_TYPE, Emitter
 from warpwright.cpu.codegen.lowering import effect, pure
-from warpwright.ptx.isa.table import TYPE_BITS
 
 MOST_RUNS = 16
 
@@ -479,7 +478,3 @@ def _nothing(e: Emitter, op: Op) -> None:
 @pure("createpolicy")
 def _createpolicy(e: Emitter, op: Op):
     return e.k("i64", 0)
-
-
-def bytes_of(type_: str) -> int:
-    return max(1, TYPE_BITS[type_] // 8)
