@@ -36,13 +36,14 @@ class Device:
     """A GPU.
 
     kind: "cpu" (compiled to native code) or "interpreter" (the slow reference). like: the part whose limits it has (see
-    `warpwright.cpu.parts`). threads: host threads that run CTAs; by default one a core.
+    `warpwright.cpu.parts`). threads: host threads that run CTAs; by default one a core. late: asynchronous copies and wgmma complete as
+    late as the kernel's waits allow, so that a missing wait shows. exact_mma: FP8 matrix products keep what Hopper's tensor cores keep.
     """
 
-    def __init__(self, kind: str = "cpu", like: str = "h800", threads: int | None = None):
+    def __init__(self, kind: str = "cpu", like: str = "h800", threads: int | None = None, *, late: bool = False, exact_mma: bool = False):
         if like not in PARTS:
             raise LaunchError(f"there is no part '{like}'; there are: {', '.join(PARTS)}")
-        self.kind, self.part = kind, PARTS[like]
+        self.kind, self.part, self.late, self.exact_mma = kind, PARTS[like], late, exact_mma
         self.statistics: dict[str, tuple[int, float]] = {}
         self._buffers: weakref.WeakSet[DeviceBuffer] = weakref.WeakSet()
         self.backend: FastBackend | InterpreterBackend
@@ -103,6 +104,7 @@ class InterpreterBackend:
 
         try:
             interpreter.run(kernel.module.tree, kernel.name, grid, block, values, shared_bytes,
-                            self.device.legal_memory(kernel.module, extents), time_limit)
+                            self.device.legal_memory(kernel.module, extents), time_limit,
+                            late=self.device.late, exact_mma=self.device.exact_mma)
         except PtxError as error:
             raise LaunchError(f"kernel {kernel.name} cannot run on the interpreter: {error}") from error

@@ -228,12 +228,14 @@ class _Compiled:
     STRUCT = struct.Struct("<8i QqQQQqqq iiii qq ii Q")
 
     def __init__(self, kernel: Kernel, block: tuple[int, int, int]):
-        key = runtime.cache_key(kernel.module.text, kernel.name, repr(block))
+        device = kernel.module.device
+        modes = {"late": device.late, "exact_mma": device.exact_mma}
+        key = runtime.cache_key(kernel.module.text, kernel.name, repr(block), repr(modes))
         cached = runtime.load_cached(key)
         if cached is None:
             from warpwright.cpu import codegen
 
-            generated = codegen.compile_kernel(kernel.module.tree, kernel.name, block, codegen.Options())
+            generated = codegen.compile_kernel(kernel.module.tree, kernel.name, block, codegen.Options(**modes))
             facts: dict = {
                 "sites": [(site.line, site.column, str(site.text)) for site in generated.sites],
                 "fibers": bool(generated.uses_barrier or generated.spins), "spins": bool(generated.spins),

@@ -33,9 +33,11 @@ __all__ = ["Generated", "Options", "Site", "compile_kernel"]
 
 @dataclass(frozen=True)
 class Options:
-    """host: what of the instruction set may be used; None asks LLVM about this machine."""
+    """host: what of the instruction set may be used; None asks LLVM about this machine. late, exact_mma: as `Device` takes them."""
 
     host: Host | None = None
+    late: bool = False
+    exact_mma: bool = False
 
 
 @dataclass
@@ -72,14 +74,14 @@ def detect_host() -> Host:
     return Host(avx512=avx512, fp16=avx512 and has("avx512fp16"), vbmi=vbmi, amx=vbmi and has("amx-tile", "amx-bf16") and runtime.amx_permitted())
 
 
-def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int], options: Options | None = None) -> Generated:
+def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int], options: Options = Options()) -> Generated:
     """LLVM IR for one kernel and one block shape. Raises PtxError, with the line, for what the engine cannot run."""
     program = flatten(module, kernel)
     space = program.space
     space.local_bytes = -(-space.local_bytes // 16) * 16
     flow = Flow(program)
     lanes = Lanes(program, flow, block)
-    e = Emitter(program, flow, lanes, (options.host if options else None) or detect_host())
+    e = Emitter(program, flow, lanes, options.host or detect_host(), late=options.late, exact_mma=options.exact_mma)
     spinning = _spins(flow)
     groups = mma_group.plan(e)
     control.registers(e)

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn, Protocol
 
 from warpwright.cpu.analysis.flow import Flow
@@ -66,9 +67,13 @@ class Home(Protocol):
 
 
 class Emitter:
-    """Writes one function. `lines` are its instructions; `helpers` the functions it calls, by name, shared by the module."""
+    """Writes one function. `lines` are its instructions; `helpers` the functions it calls, by name, shared by the module.
 
-    def __init__(self, program: Program, flow: Flow, lanes: Lanes, host: Host):
+    late, exact_mma: what `Device` was asked for.
+    """
+
+    def __init__(self, program: Program, flow: Flow, lanes: Lanes, host: Host, late: bool = False, exact_mma: bool = False):
+        self.late, self.exact_mma = late, exact_mma
         self.program, self.flow, self.lanes, self.host = program, flow, lanes, host
         self.lines: list[str] = []
         self.entry: list[str] = []
@@ -127,6 +132,11 @@ class Emitter:
             if initial is not None:
                 self.entry.append(f"  store {kind} {initial}, ptr {self._entry_values[key]}")
         return self._entry_values[key]
+
+    def library(self, name: str) -> None:
+        """Take in the functions of `codegen/library/NAME.ll`: run-time code that only some kernels need."""
+        if name not in self.helpers:
+            self.helpers[name] = (Path(__file__).parent / "library" / f"{name}.ll").read_text()
 
     def declare(self, name: str, signature: str) -> None:
         """`signature` is `i32 (i32, i32)`."""

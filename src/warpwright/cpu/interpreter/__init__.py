@@ -14,12 +14,12 @@ from warpwright.ptx import tree
 
 
 def run(module: tree.Module, kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], params: bytes, shared_bytes: int,
-        memory, time_limit: float) -> None:
+        memory, time_limit: float, *, late: bool = False, exact_mma: bool = False) -> None:
     """Run a kernel to its end.
 
     params: the parameter block, each parameter aligned to its size. shared_bytes: dynamic shared memory a CTA. memory: an object with
     `ranges`, (start, size in bytes, name) of the host memory the kernel may touch, and `symbols`, the host address of each .global and
-    .const variable of the module by name. time_limit: seconds.
+    .const variable of the module by name. time_limit: seconds. late, exact_mma: as `Device` takes them.
 
     Raises MemoryFault, KernelTrap or KernelTimeout; PtxError, naming instruction and line, for what the interpreter does not know.
     """
@@ -29,7 +29,8 @@ def run(module: tree.Module, kernel: str, grid: tuple[int, int, int], block: tup
         raise LaunchError(f"kernel {kernel} takes {program.parameter_bytes} bytes of parameters; {len(params)} were given")
     own = [(symbols[variable.name], size_of(variable), f"variable {variable.name}", variable.space == "const")
            for variable in program.variables.values() if variable.name in symbols]
-    launch = Launch(program, grid, block, params, shared_bytes, GlobalMemory([*memory.ranges, *(place[:3] for place in own)]), time_limit)
+    launch = Launch(program, grid, block, params, shared_bytes, GlobalMemory([*memory.ranges, *(place[:3] for place in own)]), time_limit,
+                    late, exact_mma)
     launch.constants = [(start, start + size) for start, size, _, constant in own if constant]
     launch.run()
 

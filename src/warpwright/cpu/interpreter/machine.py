@@ -262,9 +262,10 @@ class Launch:
     """A grid that runs: what all its threads share."""
 
     def __init__(self, program: Program, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: bytes,
-                 dynamic_shared: int, memory: GlobalMemory, time_limit: float):
+                 dynamic_shared: int, memory: GlobalMemory, time_limit: float, late: bool = False, exact_mma: bool = False):
         self.program, self.grid, self.block = program, grid, block
         self.dynamic_shared, self.memory, self.time_limit = dynamic_shared, memory, time_limit
+        self.late, self.exact_mma = late, exact_mma
         self.parameters = Region.allocate(max(1, len(parameters)), "kernel parameters", 256)
         self.parameters.bytes[:len(parameters)] = parameters
         self.deadline = time.monotonic() + time_limit
