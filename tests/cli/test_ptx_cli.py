@@ -105,3 +105,31 @@ def test_a_mistake_is_told_in_one_line_with_exit_code_2(run, words, message):
     assert ran.returncode == 2 and ran.stdout == ""
     assert message in ran.stderr and "Traceback" not in ran.stderr
     assert len(ran.stderr.strip().splitlines()) == 1
+
+# A register is stored that nothing has written.
+LINTED = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out) {
+    .reg .b64 %d;
+    .reg .b32 %r;
+    ld.param.u64 %d, [out];
+    st.global.u32 [%d], %r;
+}
+"""
+
+
+def test_check_warns_of_what_ptxas_lets_through(run, tmp_path):
+    file = tmp_path / "k.ptx"
+    file.write_text(LINTED)
+    result = run("check", str(file))
+    assert result.returncode == 0
+    assert f"{file}:8:25: warning: '%r' is read and was never written [unwritten-register]" in result.stdout
+    assert "      st.global.u32 [%d], %r;\n                          ^\n" in result.stdout
+    assert run("check", "--strict", str(file)).returncode == 2
+    assert "warning" not in run("check", "--ignore", "unwritten-register", str(file)).stdout
+    assert "warning" not in run("check", "--no-lint", str(file)).stdout
+    assert json.loads(run("check", "--json", str(file)).stdout)["lint"] == "unwritten-register"
+    unknown = run("check", "--lint", "nonsense", str(file))
+    assert unknown.returncode == 2 and "there is no lint 'nonsense'" in unknown.stdout + unknown.stderr
+    assert "wgmma-in-flight" in run("lints").stdout

@@ -40,8 +40,15 @@ def check(
     target: Annotated[str | None, typer.Option(help="Judge as for this target instead of the file's own, such as sm_90a.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a problem.")] = False,
     ptxas: Annotated[bool, typer.Option("--ptxas", help="Assemble with ptxas too, where it is installed.")] = False,
+    lint: Annotated[list[str] | None, typer.Option(help="Run only this lint, or all (see 'ptx lints'). Repeatable.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Do not run this lint. Repeatable.")] = None,
+    no_lint: Annotated[bool, typer.Option("--no-lint", help="Judge as ptxas does and no further.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="What the lints find counts as wrong.")] = False,
 ) -> None:
-    """Read PTX files and say what is wrong with them: FILE:LINE:COLUMN: message. Exit code 2 if anything is."""
+    """Read PTX files and say what is wrong with them: FILE:LINE:COLUMN: message. Exit code 2 if anything is.
+
+    What ptxas lets through, such as a register that was never written, is a warning: see 'ptx lints'.
+    """
     from dataclasses import replace
 
     from warpwright import gpu, ptx
@@ -49,6 +56,7 @@ def check(
     wrong = 0
     for file in files:
         problems: list[WarpwrightError] = []
+        findings: list[ptx.lints.Finding] = []
         try:
             text = read_source(file)
             module = ptx.parse(text, file=str(file))
@@ -57,9 +65,18 @@ def check(
             problems += ptx.check(module)
             if ptxas and not problems:
                 gpu.assemble(text, target or module.target[0], file=str(file))
+            if not problems and not no_lint:
+                findings = ptx.lint(module, lint or (), ignore or ())
         except WarpwrightError as error:
             problems.append(error)
-        wrong += len(problems)
+        wrong += len(problems) + (len(findings) if strict else 0)
+        for finding in findings:
+            if as_json:
+                print(json.dumps({"file": str(file), "line": finding.line, "column": finding.column, "lint": finding.lint,
+                                  "message": finding.message}))
+            else:
+                print(f"{file}:{finding.line}:{finding.column}: warning: {finding.message} [{finding.lint}]")
+                print(excerpt(text, finding.line, finding.column))
         for problem in problems:
             if as_json:
                 place = {name: getattr(problem, name, None) for name in ("line", "column")}
@@ -71,6 +88,25 @@ def check(
             print(f"{file}: ok ({len(module.kernels)} kernels, {count} instructions)")
     if wrong:
         raise typer.Exit(2)
+
+
+def excerpt(text: str, line: int | None, column: int | None) -> str:
+    """A line of a source with a caret under one of its columns; nothing where there is no such place."""
+    lines = text.splitlines()
+    if line is None or column is None or not 1 <= line <= len(lines):
+        return ""
+    shown = lines[line - 1].replace("\t", " ")
+    start = max(0, column - 100)  # of a very long line, the part around the column
+    return f"  {shown[start:start + 160]}\n  {' ' * (column - 1 - start)}^"
+
+
+@app.command()
+def lints() -> None:
+    """List the lints: what 'ptx check' looks for beyond what ptxas does."""
+    from warpwright.ptx.lints import LINTS
+
+    for one in LINTS.values():
+        print(f"{one.name:20} {one.meaning}")
 
 
 class Argument:

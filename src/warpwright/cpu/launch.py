@@ -235,7 +235,7 @@ class _Compiled:
         if cached is None:
             from warpwright.cpu import codegen
 
-            generated = codegen.compile_kernel(kernel.module.tree, kernel.name, block, codegen.Options(**modes))
+            generated = codegen.compile_kernel(kernel.module.tree, kernel.name, block, codegen.Options(late=device.late, exact_mma=device.exact_mma))
             facts: dict = {
                 "sites": [(site.line, site.column, str(site.text)) for site in generated.sites],
                 "fibers": bool(generated.uses_barrier or generated.spins), "spins": bool(generated.spins),

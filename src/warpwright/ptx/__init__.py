@@ -1,6 +1,7 @@
 """PTX: parse it, check it, print it, and write it from Python.
 
-`parse(text)` gives a tree (`ptx.tree`); `str(tree)` prints it; `verify` and `check` judge it; `isa.match` says what an instruction means.
+`parse(text)` gives a tree (`ptx.tree`); `str(tree)` prints it; `verify` and `check` judge it; `lint` looks for what
+ptxas lets through; `isa.match` says what an instruction means.
 Every name below is loaded on first use, so that importing the package costs nothing.
 """
 
@@ -15,12 +16,13 @@ _LANGUAGE = {
     "parse": "parser",
     "verify": "verifier",
     "check": "verifier",
+    "lint": "lints",
     "Target": "targets",
 }
 # The builder's words: each name here is read from `ptx.builder`.
 _BUILDER = "builder"
 
-_MODULES = ("builder", "isa", "lexer", "parser", "printer", "targets", "tree", "verifier")
+_MODULES = ("builder", "isa", "lexer", "lints", "parser", "printer", "targets", "tree", "verifier")
 
 
 def __getattr__(name: str):
@@ -37,4 +39,4 @@ def __getattr__(name: str):
     return value
 
 
-__all__ = ["PtxError", "check", "parse", "verify"]
+__all__ = ["PtxError", "check", "lint", "parse", "verify"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from warpwright.errors import PtxError
 from warpwright.ptx import tree
 from warpwright.ptx.isa.table import TYPE_BITS
+from warpwright.ptx.layout import layout_align, layout_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +27,6 @@ class Place:
 
     def moved(self, by: int) -> Place:
         return replace(self, offset=self.offset + by) if by else self
-
-
-def layout_size(variable: tree.Variable) -> int:
-    """Bytes that a variable takes; an empty bracket counts as its initialiser's length, or 0."""
-    size = max(1, TYPE_BITS[variable.type] // 8) * (variable.vector or 1)
-    for i, dimension in enumerate(variable.dimensions):
-        if dimension is None:
-            dimension = len(variable.initializer) if i == 0 and isinstance(variable.initializer, tuple) else 0
-        size *= dimension
-    return size
-
-
-def layout_align(variable: tree.Variable) -> int:
-    return max(variable.align or 1, max(1, TYPE_BITS[variable.type] // 8) * (variable.vector or 1))
 
 
 def _up(value: int, align: int) -> int:

@@ -1,0 +1,20 @@
+"""How many bytes a variable takes, and how it is aligned."""
+
+from __future__ import annotations
+
+from warpwright.ptx import tree
+from warpwright.ptx.isa.table import TYPE_BITS
+
+
+def layout_size(variable: tree.Variable) -> int:
+    """Bytes that a variable takes; an empty bracket counts as its initialiser's length, or 0."""
+    size = max(1, TYPE_BITS[variable.type] // 8) * (variable.vector or 1)
+    for i, dimension in enumerate(variable.dimensions):
+        if dimension is None:
+            dimension = len(variable.initializer) if i == 0 and isinstance(variable.initializer, tuple) else 0
+        size *= dimension
+    return size
+
+
+def layout_align(variable: tree.Variable) -> int:
+    return max(variable.align or 1, max(1, TYPE_BITS[variable.type] // 8) * (variable.vector or 1))
