@@ -159,8 +159,8 @@ def divergent(graph: Graph) -> Iterator[Place]:
         guard = branch.instruction.guard
         if branch.opcode != "bra" or guard is None or len(branch.successors) != 2 or branch.instruction.modifiers:
             continue
-        join = joins.get(branch.index)
-        why = lanes.differs(guard.register, branch) if join is not None else None
+        join = joins.get(branch.index, -1)
+        why = lanes.differs(guard.register, branch) if join >= 0 else None
         if why:
             for index in graph.walk((target for target in branch.successors if target != join), beyond={join}):
                 inside.setdefault(index, (why, branch))
