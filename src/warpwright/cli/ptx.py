@@ -45,59 +45,61 @@ def check(
     no_lint: Annotated[bool, typer.Option("--no-lint", help="Judge as ptxas does and no further.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="What the lints find counts as wrong.")] = False,
 ) -> None:
-    """Read PTX files and say what is wrong with them: FILE:LINE:COLUMN: message. Exit code 2 if anything is.
+    """Read PTX files and say everything that is wrong with them: FILE:LINE:COLUMN: message, the line, and a mark under the place.
 
-    What ptxas lets through, such as a register that was never written, is a warning: see 'ptx lints'.
+    What ptxas lets through, such as a register that was never written, is a warning: see 'ptx lints'. Exit code 1 if anything is wrong; 2 if
+    a file cannot be read.
     """
-    from dataclasses import replace
-
     from warpwright import gpu, ptx
 
-    wrong = 0
+    code = 0
     for file in files:
         problems: list[WarpwrightError] = []
         findings: list[ptx.lints.Finding] = []
+        module, lines = None, []
         try:
             text = read_source(file)
-            module = ptx.parse(text, file=str(file))
-            if target:
-                module = replace(module, target=(target, *module.target[1:]))
-            problems += ptx.check(module)
-            if ptxas and not problems:
+            lines = text.split("\n")
+            module, found = ptx.diagnose(text, str(file), target)
+            problems += found
+            if ptxas and module is not None and not problems:
                 gpu.assemble(text, target or module.target[0], file=str(file))
-            if not problems and not no_lint:
+            if module is not None and not problems and not no_lint:
                 findings = ptx.lint(module, lint or (), ignore or ())
+        except PtxError as error:
+            problems.append(error)
         except WarpwrightError as error:
             problems.append(error)
-        wrong += len(problems) + (len(findings) if strict else 0)
+            code = 2
+        if problems or (strict and findings):
+            code = code or 1
         for finding in findings:
             if as_json:
                 print(json.dumps({"file": str(file), "line": finding.line, "column": finding.column, "lint": finding.lint,
                                   "message": finding.message}))
             else:
                 print(f"{file}:{finding.line}:{finding.column}: warning: {finding.message} [{finding.lint}]")
-                print(excerpt(text, finding.line, finding.column))
+                print(excerpt(lines, finding.line, finding.column), end="")
         for problem in problems:
+            line, column = getattr(problem, "line", None), getattr(problem, "column", None)
             if as_json:
-                place = {name: getattr(problem, name, None) for name in ("line", "column")}
-                print(json.dumps({"file": str(file), **place, "message": getattr(problem, "message", str(problem))}))
+                print(json.dumps({"file": str(file), "line": line, "column": column, "message": getattr(problem, "message", str(problem))}))
             else:
-                print(problem)
-        if not problems and not as_json:
+                print(f"{problem}\n{excerpt(lines, line, column)}", end="")
+        if not problems and module is not None and not as_json:
             count = sum(len(list(kernel.instructions())) for kernel in module.kernels.values())
             print(f"{file}: ok ({len(module.kernels)} kernels, {count} instructions)")
-    if wrong:
-        raise typer.Exit(2)
+    if code:
+        raise typer.Exit(code)
 
 
-def excerpt(text: str, line: int | None, column: int | None) -> str:
-    """A line of a source with a caret under one of its columns; nothing where there is no such place."""
-    lines = text.splitlines()
+def excerpt(lines: list[str], line: int | None, column: int | None) -> str:
+    """A line of a source with a caret under one of its columns, each with its newline; nothing where there is no such place."""
     if line is None or column is None or not 1 <= line <= len(lines):
         return ""
-    shown = lines[line - 1].replace("\t", " ")
+    shown = lines[line - 1].rstrip("\r").replace("\t", " ")
     start = max(0, column - 100)  # of a very long line, the part around the column
-    return f"  {shown[start:start + 160]}\n  {' ' * (column - 1 - start)}^"
+    return f"  {shown[start:start + 160]}\n  {' ' * (column - 1 - start)}^\n"
 
 
 @app.command()

@@ -17,6 +17,7 @@ _LANGUAGE = {
     "verify": "verifier",
     "check": "verifier",
     "lint": "lints",
+    "diagnose": "verifier",
     "Target": "targets",
 }
 # The builder's words: each name here is read from `ptx.builder`.
@@ -39,4 +40,4 @@ def __getattr__(name: str):
     return value
 
 
-__all__ = ["PtxError", "check", "lint", "parse", "verify"]
+__all__ = ["PtxError", "check", "diagnose", "lint", "parse", "verify"]

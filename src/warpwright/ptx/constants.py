@@ -10,9 +10,11 @@ import struct
 from typing import NoReturn
 
 from warpwright.ptx import tree
-from warpwright.ptx.lexer import tokenize
+from warpwright.ptx.lexer import shorten, tokenize
 
 _MASK64 = (1 << 64) - 1
+DEEPEST = 200  # nested blocks, braces and parentheses: each is a step of recursion, here and wherever a tree is walked
+_LONGEST = 70  # characters of the longest integer of 64 bits (binary, with a few zeros in front)
 
 # Binary operators by how tightly they bind.
 _PRECEDENCE = {
@@ -26,17 +28,24 @@ Constant = tree.Integer | tree.Float
 class ConstantReader:
     """Steps through the tokens of a text, and reads constants."""
 
-    def __init__(self, text: str, file: str | None):
-        self.tokens = tokenize(text, file)
+    def __init__(self, text: str, file: str | None, recover: bool = False):
+        self.tokens = tokenize(text, file, recover)
         self.kinds, self.texts = self.tokens.kinds, self.tokens.texts
         self.at = 0
+        self.depth = 0
 
     def fail(self, message: str, index: int | None = None) -> NoReturn:
         raise self.tokens.error(message, self.at if index is None else index)
 
     def shown(self) -> str:
         """The current token, for a message."""
-        return "the end of the file" if self.kinds[self.at] == "end" else f"'{self.texts[self.at]}'"
+        return "the end of the file" if self.kinds[self.at] == "end" else f"'{shorten(self.texts[self.at])}'"
+
+    def enter(self) -> None:
+        """One level deeper into braces, parentheses or signs; the caller steps out with `self.depth -= 1`."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            self.fail(f"braces, parentheses or signs are nested more than {DEEPEST} deep")
 
     def accept(self, kind: str) -> bool:
         """Step over a mark if it is the next token."""
@@ -84,9 +93,11 @@ class ConstantReader:
         value = self.binary(1)
         if self.kinds[self.at] == "?":
             self.at += 1
+            self.enter()
             yes = self.expression()
             self.expect(":", "in a conditional constant")
             no = self.expression()
+            self.depth -= 1
             chosen = yes if _truth(value) else no
             return _at(chosen, self.position(start))
         return value
@@ -112,7 +123,9 @@ class ConstantReader:
         start = self.at
         position = self.position()
         self.at += 1
+        self.enter()
         value = self.unary()
+        self.depth -= 1
         if operator == "+":
             return _at(value, position)
         if operator == "!":
@@ -131,6 +144,7 @@ class ConstantReader:
             return self.number(text, start)
         if kind == "(":
             self.at += 1
+            self.enter()
             cast = self.dot()
             if cast is not None:
                 if cast not in ("s64", "u64"):
@@ -138,17 +152,25 @@ class ConstantReader:
                 self.at += 1
                 self.expect(")", "after the cast")
                 value = self.unary()
-                number = value.value if isinstance(value, tree.Integer) else int(_double(value))
+                self.depth -= 1
+                number = value.value if isinstance(value, tree.Integer) else self.whole(value, start)
                 if cast == "u64":
                     return tree.Integer(number & _MASK64, True, self.position(start))
                 return _integer(number, False, self.position(start))
             value = self.expression()
             self.expect(")", "in a constant")
+            self.depth -= 1
             return _at(value, self.position(start))
         if kind == "word" and text == "WARP_SZ":
             self.at += 1
             return tree.Integer(32, False, self.position(start))
         self.fail(f"expected an operand, found {self.shown()}")
+
+    def whole(self, value: tree.Float, index: int) -> int:
+        number = _double(value)
+        if not math.isfinite(number):
+            self.fail("a constant that is not finite has no integer value", index)
+        return int(number)
 
     def number(self, text: str, index: int) -> Constant:
         position = self.tokens.position(index)
@@ -162,6 +184,9 @@ class ConstantReader:
             return _float(float(text), position)
         digits = text.removesuffix("U")
         unsigned = digits is not text
+        if len(digits) > _LONGEST and len(digits.lower().lstrip("0").lstrip("xb").lstrip("0")) > _LONGEST:
+            what = "does not fit in 64 bits" if digits.isalnum() else "is not a number"
+            self.fail(f"'{shorten(text)}' {what}", index)
         try:
             if prefix == "0x":
                 value = int(digits[2:], 16)
@@ -172,9 +197,9 @@ class ConstantReader:
             else:
                 value = int(digits)
         except ValueError:
-            self.fail(f"'{text}' is not a number", index)
+            self.fail(f"'{shorten(text)}' is not a number", index)
         if value > _MASK64:
-            self.fail(f"'{text}' does not fit in 64 bits", index)
+            self.fail(f"'{shorten(text)}' does not fit in 64 bits", index)
         return tree.Integer(value, unsigned, position)
 
 

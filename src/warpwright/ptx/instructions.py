@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from warpwright.errors import PtxError
 from warpwright.ptx import isa, tree
 from warpwright.ptx.agreement import BITS, OPAQUE_TYPES, agrees, class_of, size_of, stored_type, takes
 from warpwright.ptx.isa.special import SPECIAL, VECTORS
 from warpwright.ptx.isa.table import Match, Value
+from warpwright.ptx.lexer import shorten
 from warpwright.ptx.names import Label, Scope, kind_of, prototype
-from warpwright.ptx.printer import print_operand as show
+from warpwright.ptx.printer import print_operand
 from warpwright.ptx.targets import Target, describe
 
 # Opcodes whose registers may be wider than the instruction's type.
@@ -28,7 +30,17 @@ VIDEO = {"vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vs
 ONE_ELEMENT = {"ld", "st", "ldu", "suld", "sust"}
 # Opcodes whose addresses are of textures, surfaces or tensor memory.
 _OPAQUE_ACCESS = {"tcgen05", "tex", "tld4", "txq", "suq", "suld", "sust", "sured"}
+# Opcodes with a form that looks at the values of constants.
+_VALUES_MATTER = frozenset(opcode for opcode, entry in isa.TABLE.items() if any(form.check for form in entry.forms))
 _SPACE_OF = {"shared::cta": "shared", "shared::cluster": "shared", "param::entry": "param", "param::func": "param"}
+
+
+_LONG_WORD = re.compile(r"[^\s']{100,}")
+
+
+def show(operand: tree.Operand) -> str:
+    """An operand for a message."""
+    return shorten(print_operand(operand), 120)
 
 
 class InstructionChecker:
@@ -38,16 +50,71 @@ class InstructionChecker:
         self.module = module
         self.target: Target | None = None
         self.function: tree.Function | None = None
+        self.accepted: set[tuple] = set()
 
     def error(self, message: str, *places: object) -> PtxError:
         """A problem at the first of the places that has a position."""
+        message = shorten(_LONG_WORD.sub(lambda word: shorten(word[0]), message), 1000)
         for place in places:
             position = getattr(place, "position", None)
             if position is not None:
                 return PtxError(message, position.line, position.column, self.module.file)
         return PtxError(message, file=self.module.file)
 
-    def check_instruction(self, instruction: tree.Instruction, scope: Scope) -> Iterator[PtxError]:
+    def check_instruction(self, instruction: tree.Instruction, scope: Scope) -> Iterable[PtxError]:
+        """What is wrong with an instruction. One that is like an earlier one, in mnemonic and operands' kinds and types, is as legal as that."""
+        alike = self.likeness(instruction, scope)
+        if alike is not None and alike in self.accepted:
+            return ()
+        problems = list(self.examine(instruction, scope))
+        if alike is not None and not problems:
+            self.accepted.add(alike)
+        return problems
+
+    def likeness(self, instruction: tree.Instruction, scope: Scope) -> tuple | None:
+        """What an instruction's legality depends on; None where it is more than mnemonic, types and small constants."""
+        exact = instruction.opcode in _VALUES_MATTER
+        parts: list = [instruction.opcode, instruction.modifiers]
+        if instruction.guard is not None:
+            if self.register_type(instruction.guard.register.name, scope) != "pred":
+                return None
+            parts.append("@")
+        for operand in instruction.operands:
+            part = self.kind(operand, scope, exact)
+            if part is None:
+                return None
+            parts.append(part)
+        return tuple(parts)
+
+    def kind(self, operand: tree.Operand, scope: Scope, exact: bool) -> object:
+        """A part of a likeness: a register's type, a marked tuple for the rest."""
+        cls = type(operand)
+        if cls is tree.Register:
+            found = scope.find(operand.name)  # type: ignore[union-attr]
+            if type(found) is tree.RegisterDeclaration and found.vector is None:
+                return found.type
+            return ("%", operand.name) if operand.name in SPECIAL and found is None else None  # type: ignore[union-attr]
+        if cls is tree.Integer:
+            value = operand.value  # type: ignore[union-attr]
+            return None if not -(2**31) <= value < 2**31 else (value,) if exact else ("i",)
+        if cls is tree.Vector:
+            parts = tuple(self.kind(element, scope, exact) for element in operand.elements)  # type: ignore[union-attr]
+            return None if None in parts else ("{", *parts)
+        if cls is tree.Address:
+            if operand.coordinates is not None or type(operand.base) is not tree.Register:  # type: ignore[union-attr]
+                return None
+            base = self.kind(operand.base, scope, exact)  # type: ignore[union-attr]
+            return ("[", base) if type(base) is str else None
+        if cls is tree.Float:
+            return ("f", operand.width)  # type: ignore[union-attr]
+        if cls is tree.Pair:
+            parts = (self.kind(operand.first, scope, exact), self.kind(operand.second, scope, exact))  # type: ignore[union-attr]
+            return None if None in parts else ("|", *parts)
+        if cls is tree.Sink:
+            return "_"
+        return None
+
+    def examine(self, instruction: tree.Instruction, scope: Scope) -> Iterator[PtxError]:
         try:
             match_ = isa.match(instruction)
         except PtxError as problem:

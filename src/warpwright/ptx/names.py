@@ -27,7 +27,7 @@ class Scope:
     def local(self, name: str) -> Declared | None:
         found = self.names.get(name)
         if found is None and self.ranges:
-            end = len(name.rstrip("0123456789"))
+            end = max(len(name.rstrip("0123456789")), len(name) - 10)  # a count has at most ten digits
             while end < len(name):
                 declared = self.ranges.get(name[:end])
                 number = name[end:]

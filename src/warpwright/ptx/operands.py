@@ -26,8 +26,8 @@ class Scope:
 class OperandReader(ConstantReader):
     """Reads operands. `scopes` are the open braces' names, the innermost last."""
 
-    def __init__(self, text: str, file: str | None):
-        super().__init__(text, file)
+    def __init__(self, text: str, file: str | None, recover: bool = False):
+        super().__init__(text, file, recover)
         self.scopes = [Scope()]
 
     def call_operand(self) -> tree.Operand:
@@ -95,27 +95,30 @@ class OperandReader(ConstantReader):
             if name in scope.symbols:
                 return False
             if scope.ranges:
-                prefix = name.rstrip("0123456789")
-                while len(prefix) < len(name):  # `%r1<4>` makes %r10 … %r13: the prefix may end in digits
-                    if int(name[len(prefix):]) < scope.ranges.get(prefix, 0):
+                end = max(len(name.rstrip("0123456789")), len(name) - 10)  # a count has at most ten digits
+                while end < len(name):  # `%r1<4>` makes %r10 … %r13: the prefix may end in digits
+                    if int(name[end:]) < scope.ranges.get(name[:end], 0):
                         return True
-                    prefix = name[: len(prefix) + 1]
+                    end += 1
         return name[0] == "%"
 
     def vector(self) -> tree.Vector:
         position = self.position()
         self.at += 1
+        self.enter()
         elements: list[tree.Operand] = []
         while self.kinds[self.at] != "}":
             if elements:
                 self.expect(",", "between a vector's elements")
             elements.append(self.operand())
         self.at += 1
+        self.depth -= 1
         return tree.Vector(tuple(elements), position)
 
     def address(self) -> tree.Address:
         position = self.position()
         self.at += 1
+        self.enter()
         base: tree.Register | tree.Symbol | None = None
         offset = 0
         if self.kinds[self.at] == "word":
@@ -135,6 +138,7 @@ class OperandReader(ConstantReader):
         while self.accept(","):
             more.append(self.operand())
         self.expect("]", "after an address")
+        self.depth -= 1
         coordinates = more.pop() if more else None
         return tree.Address(base, offset, coordinates, tuple(more), position)
 

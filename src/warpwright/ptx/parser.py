@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import NoReturn
 
 from warpwright.errors import PtxError
 from warpwright.ptx import tree
+from warpwright.ptx.constants import DEEPEST
 from warpwright.ptx.operands import OperandReader, Scope
 
 LINKAGES = ("visible", "extern", "weak", "common")
 SPACES = ("global", "shared", "const", "local", "param", "tex", "reg")
-_DEEPEST = 200  # nested blocks: each is a step of recursion, here and wherever a tree is walked
 # Directives between a function's parameters and its body.
 FUNCTION_DIRECTIVES = {
     "maxntid", "reqntid", "minnctapersm", "maxnctapersm", "maxnreg", "noreturn", "pragma", "reqnctapercluster", "explicitcluster",
@@ -20,16 +21,61 @@ FUNCTION_DIRECTIVES = {
 
 def parse(text: str, file: str | None = None) -> tree.Module:
     """Parse a PTX module. Raises PtxError, with line and column, where the text is not PTX. `ptx.verify` judges what it says."""
+    return _Parser(text, file).module()
+
+
+def parse_all(text: str, file: str | None = None) -> tuple[tree.Module | None, list[PtxError], frozenset[str]]:
+    """What can be read of a PTX module, every error of syntax, and the words of the statements that could not be read.
+
+    After an error, reading goes on at the next statement. The module is None where its first lines (`.version`, `.target`) are wrong.
+    """
+    parser = _Parser(text, file, recover=True)
+    last: list[PtxError] = []
+    module = None
     try:
-        return _Parser(text, file).module()
-    except RecursionError:
-        raise PtxError("braces or parentheses are nested too deeply", file=file) from None
+        module = parser.module()
+    except PtxError as problem:
+        last.append(problem)
+    bad_lines = {problem.line for problem in parser.tokens.problems}
+    problems = [*parser.tokens.problems, *(problem for problem in parser.problems if problem.line not in bad_lines)]
+    return module, sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)) + last, frozenset(parser.lost)
+
+
+class _Fatal(PtxError):
+    """An error after which there is no next statement to go on with."""
 
 
 class _Parser(OperandReader):
-    def __init__(self, text: str, file: str | None):
-        super().__init__(text, file)
+    def __init__(self, text: str, file: str | None, recover: bool = False):
+        super().__init__(text, file, recover)
         self.mnemonics: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self.recovers = recover
+        self.problems: list[PtxError] = []
+        self.lost: set[str] = set()
+
+    def recover(self, problem: PtxError, start: int, inside: bool) -> None:
+        """Note an error in the statement that starts at token `start`, and step to the next one: past a ';', or to the start of a line.
+
+        inside: a closing brace ends the search (it is the function's); else the next statement starts with a directive, at a line's start.
+        """
+        if not self.recovers or isinstance(problem, _Fatal):
+            raise problem
+        self.problems.append(problem)
+        self.depth = 0
+        kinds, at = self.kinds, max(self.at, start + (not inside))
+        braces = kinds[start:at].count("{") - kinds[start:at].count("}") if inside else 0
+        while kinds[at] != "end":
+            kind = kinds[at]
+            if inside and kind == "}" and braces <= 0:
+                break
+            if at > start and (kind in ("word", "@", "dot") if inside else kind == "dot") and self.tokens.first_on_line(at):
+                break
+            braces += (kind == "{") - (kind == "}")
+            at += 1
+            if kind == ";" and braces <= 0 and inside:
+                break
+        self.lost.update(text.partition(".")[0] for text, kind in zip(self.texts[start:at], kinds[start:at], strict=True) if kind == "word")
+        self.at = at
 
     # ── module ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -53,7 +99,12 @@ class _Parser(OperandReader):
                 self.fail(f"'.address_size' is 32 or 64, not {address_size}", self.at - 1)
         items: list = []
         while self.kinds[self.at] != "end":
-            self.item(items)
+            start = self.at
+            try:
+                self.item(items)
+            except PtxError as problem:
+                del self.scopes[1:]
+                self.recover(problem, start, inside=False)
         return tree.Module((int(version[1]), int(version[2])), tuple(target), address_size, tuple(items), file)
 
     def item(self, items: list) -> None:
@@ -131,30 +182,45 @@ class _Parser(OperandReader):
         opening = self.at
         self.at += 1
         statements: list[tree.Statement] = []
-        kinds = self.kinds
         while True:
-            kind = kinds[self.at]
-            if kind == "word":
-                self.word_statement(statements)
-            elif kind == "}":
-                self.at += 1
+            start = self.at
+            try:
+                while self.statement(statements, opening):
+                    start = self.at
                 return tuple(statements)
-            elif kind == "dot":
-                self.dot_statement(statements)
-            elif kind == "@":
-                statements.append(self.guarded())
-            elif kind == "{":
-                position = self.position()
-                if len(self.scopes) > _DEEPEST:
-                    self.fail(f"blocks are nested more than {_DEEPEST} deep")
-                self.scopes.append(Scope())
-                inner = self.block()
-                self.scopes.pop()
-                statements.append(tree.Block(inner, position))
-            elif kind == "end":
-                self.fail("this '{' is never closed", opening)
-            else:
-                self.fail(f"expected an instruction, a label or a directive, found {self.shown()}")
+            except PtxError as problem:
+                self.recover(problem, start, inside=True)
+
+    def statement(self, statements: list[tree.Statement], opening: int) -> bool:
+        """Read one statement; False at the closing brace."""
+        kind = self.kinds[self.at]
+        if kind == "word":
+            self.word_statement(statements)
+        elif kind == "}":
+            self.at += 1
+            return False
+        elif kind == "dot":
+            self.dot_statement(statements)
+        elif kind == "@":
+            statements.append(self.guarded())
+        elif kind == "{":
+            position = self.position()
+            if len(self.scopes) > DEEPEST:
+                self.stop(f"blocks are nested more than {DEEPEST} deep", self.at)
+            self.scopes.append(Scope())
+            inner = self.block()
+            self.scopes.pop()
+            statements.append(tree.Block(inner, position))
+        elif kind == "end":
+            self.stop("this '{' is never closed", opening)
+        else:
+            self.fail(f"expected an instruction, a label or a directive, found {self.shown()}")
+        return True
+
+    def stop(self, message: str, index: int) -> NoReturn:
+        """An error that nothing after it can be read past."""
+        place = self.position(index)
+        raise _Fatal(message, place.line, place.column, self.tokens.file)
 
     def word_statement(self, statements: list[tree.Statement]) -> None:
         if self.kinds[self.at + 1] != ":" or "." in self.texts[self.at]:
@@ -289,6 +355,7 @@ class _Parser(OperandReader):
     def initializer(self) -> tree.Initializer:
         if not self.accept("{"):
             return self.initial_value()
+        self.enter()
         values: list[tree.Initializer] = []
         while self.kinds[self.at] != "}":
             if values:
@@ -303,6 +370,7 @@ class _Parser(OperandReader):
                 continue
             values.append(self.initializer())
         self.at += 1
+        self.depth -= 1
         return tuple(values)
 
     def initial_value(self) -> tree.Initializer:

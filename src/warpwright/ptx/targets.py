@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from warpwright.errors import PtxError
 from warpwright.ptx.isa.table import Need
+from warpwright.ptx.lexer import shorten
 
 # PTX versions ever released: major → last minor.
 VERSIONS = {1: 5, 2: 3, 3: 2, 4: 3, 5: 0, 6: 5, 7: 8, 8: 8, 9: 5}
@@ -35,8 +36,8 @@ class Target:
         if text not in TARGETS:
             import difflib
 
-            close = difflib.get_close_matches(text, TARGETS, 1)
-            raise PtxError(f"unknown target '{text}'" + (f" (did you mean '{close[0]}'?)" if close else ""))
+            close = difflib.get_close_matches(text, TARGETS, 1) if len(text) < 40 else []
+            raise PtxError(f"unknown target '{shorten(text)}'" + (f" (did you mean '{close[0]}'?)" if close else ""))
         number, suffix = re.fullmatch(r"sm_(\d+)([af]?)", text).groups()  # type: ignore[union-attr]
         return cls(int(number), suffix)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from warpwright.errors import PtxError
 from warpwright.ptx import tree
 from warpwright.ptx.agreement import BITS, OPAQUE_TYPES, REGISTER_TYPES, VARIABLE_TYPES, class_of
 from warpwright.ptx.instructions import InstructionChecker
 from warpwright.ptx.names import Declared, Label, Scope, kind_of
+from warpwright.ptx.parser import parse_all
 from warpwright.ptx.targets import OPTIONS, VERSIONS, Target
 
 # Function directives that came after PTX 1.0: the first version that has them.
@@ -27,6 +30,29 @@ def verify(module: tree.Module) -> None:
 def check(module: tree.Module) -> list[PtxError]:
     """Everything in a module that is not legal PTX for its version and target, in source order."""
     return sorted(_Checker(module).problems(), key=lambda problem: (problem.line or 0, problem.column or 0))
+
+
+def diagnose(text: str, file: str | None = None, target: str | None = None) -> tuple[tree.Module | None, list[PtxError]]:
+    """Everything that is wrong with a PTX text, of syntax and of meaning, in source order; and what could be read of it.
+
+    `target` is judged for instead of the module's own. The module is None where its first lines cannot be read.
+    """
+    module, problems, lost = parse_all(text, file)
+    if module is None:
+        return None, problems
+    if target:
+        module = replace(module, target=(target, *module.target[1:]))
+    lines = {problem.line for problem in problems}
+    for problem in check(module):
+        missing = _MISSING.search(problem.message)
+        unread = missing is not None and bool({missing[1], missing[1].rstrip("0123456789")} & lost)  # its declaration was not understood
+        if not unread and (problem.line is None or problem.line not in lines):
+            problems.append(problem)
+    return module, sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
+
+
+# What the checker says of a name that it does not know.
+_MISSING = re.compile(r"^[^']*'([^']*)'.*(?:is not declared|in this block or around it)")
 
 
 # ── the checker ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -20,6 +20,7 @@ from functools import cached_property, lru_cache
 
 from warpwright.errors import PtxError
 from warpwright.ptx import tree
+from warpwright.ptx.lexer import shorten
 
 # Size in bits of each fundamental and packed type, and its kind: b(its) u s f p(redicate).
 TYPE_BITS = {
@@ -196,6 +197,8 @@ class Form:
         their order.
         """
         slots, filled = self.slots, {}
+        if len(modifiers) > len(slots):
+            return None
         for i, slot in enumerate(slots):
             if slot.optional or not (slot.name in _NAMING or {"lo", "wide"} & slot.choices.keys()):
                 break
@@ -216,7 +219,7 @@ class Form:
                     del filled[i]
             return False
 
-        if len(modifiers) > len(slots) or not fit(named, 0):
+        if not fit(named, 0):
             return None
         return {slot.name: (i in filled) if slot.flag else filled.get(i) for i, slot in enumerate(slots)}
 
@@ -438,11 +441,11 @@ def match(instruction: tree.Instruction) -> Match:
     line, column = (instruction.position.line, instruction.position.column) if instruction.position else (None, None)
     entry = TABLE.get(instruction.opcode)
     if entry is None:
-        raise PtxError(f"unknown instruction '{instruction.opcode}'{_suggest(instruction.opcode, TABLE)}", line, column)
+        raise PtxError(f"unknown instruction '{shorten(instruction.opcode)}'{_suggest(instruction.opcode, TABLE)}", line, column)
     if not candidates:
         raise PtxError(explain_modifiers(entry, instruction.modifiers), line, column)
     wanted = " or ".join(sorted({_operands_text(fit.form) for fit in candidates}))
-    raise PtxError(f"'{instruction.mnemonic}' takes operands {wanted}; here are {len(operands)}", line, column)
+    raise PtxError(f"'{shorten(instruction.mnemonic, 120)}' takes operands {wanted}; here are {len(operands)}", line, column)
 
 
 def _operands_text(form: Form) -> str:
@@ -458,11 +461,13 @@ def _operands_text(form: Form) -> str:
 
 def explain_modifiers(entry: Entry, modifiers: tuple[str, ...]) -> str:
     """Why no form of an entry takes these modifiers, in a sentence that names what would."""
-    written = ".".join((entry.opcode, *modifiers))
+    written = shorten(".".join((entry.opcode, *modifiers)), 120)
     known = {choice for form in entry.forms for slot in form.slots for choice in slot.choices}
     for modifier in modifiers:
         if modifier not in known:
-            return f"'{entry.opcode}' has no modifier '.{modifier}'{_suggest(modifier, known)} in '{written}'"
+            return f"'{entry.opcode}' has no modifier '.{shorten(modifier)}'{_suggest(modifier, known)} in '{written}'"
+    if len(modifiers) > max(len(form.slots) for form in entry.forms):
+        return f"'{written}' has more modifiers than any form of '{entry.opcode}'"
     for form in entry.forms:
         for slot in form.slots:
             for i in range(len(modifiers) + 1):
@@ -491,5 +496,5 @@ def syntax(opcode: str, form: Form) -> str:
 def _suggest(word: str, known) -> str:
     import difflib
 
-    close = difflib.get_close_matches(word, list(known), 1)
+    close = difflib.get_close_matches(word, list(known), 1) if len(word) <= 40 else []
     return f" (did you mean '{close[0]}'?)" if close else ""
