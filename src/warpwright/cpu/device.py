@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import weakref
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from warpwright import ptx
 from warpwright.cpu.launch import FastBackend, Kernel, Module
-from warpwright.cpu.memory import DeviceBuffer, Extent
+from warpwright.cpu.memory import UNCHECKED, DeviceBuffer, Extent, locate
 from warpwright.cpu.parts import PARTS
 from warpwright.cpu.pool import host_threads
 from warpwright.errors import LaunchError, PtxError
@@ -32,19 +32,49 @@ class LegalMemory(NamedTuple):
         return bounds
 
 
+_MACHINE_CODE = {b"\x7fELF": "a cubin", b"\x50\xed\x55\xba": "a fatbin", b"BC\xc0\xde": "LLVM bitcode", b"\xed\x43\x4e\x7f": "LTO-IR"}
+
+
+def text_of(source) -> str:
+    """The PTX text in what a compiler gave: see `Device.load`."""
+    if isinstance(source, tuple) and len(source) == 2:
+        source = source[0]
+    if hasattr(source, "code") and hasattr(source, "code_type"):
+        source = source.code
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        data = bytes(source)
+        for magic, what in _MACHINE_CODE.items():
+            if data.startswith(magic):
+                raise PtxError(f"this is {what}, not PTX: have the compiler stop at PTX (nvcc -ptx, Program.compile('ptx'), cuda.compile_ptx)")
+        try:
+            source = data.decode()
+        except UnicodeDecodeError as error:
+            raise PtxError(f"this is not PTX: byte {error.start} is {data[error.start]:#04x}, which is not text") from None
+    if not isinstance(source, str):
+        raise PtxError(f"{type(source).__name__} was given; PTX comes as text, bytes, a pathlib.Path, a parsed module or what a compiler returned")
+    return source.rstrip("\0")
+
+
 class Device:
     """A GPU.
 
     kind: "cpu" (compiled to native code) or "interpreter" (the slow reference). like: the part whose limits it has (see
     `warpwright.cpu.parts`). threads: host threads that run CTAs; by default one a core. late: asynchronous copies and wgmma complete as
     late as the kernel's waits allow, so that a missing wait shows. exact_mma: FP8 matrix products keep what Hopper's tensor cores keep.
+    memory: "checked", or "unchecked": all of the process's memory is legal, for callers whose arguments are bare addresses. A stray access
+    then ends the process, as it would in C.
     """
 
-    def __init__(self, kind: str = "cpu", like: str = "h800", threads: int | None = None, *, late: bool = False, exact_mma: bool = False):
+    def __init__(self, kind: str = "cpu", like: str = "h800", threads: int | None = None, *, late: bool = False, exact_mma: bool = False,
+                 memory: str = "checked"):
         if like not in PARTS:
             raise LaunchError(f"there is no part '{like}'; there are: {', '.join(PARTS)}")
         self.kind, self.part, self.late, self.exact_mma = kind, PARTS[like], late, exact_mma
+        if memory not in ("checked", "unchecked"):
+            raise LaunchError(f"memory={memory!r}: it is 'checked' or 'unchecked'")
+        self.unchecked = memory == "unchecked"
         self.statistics: dict[str, tuple[int, float]] = {}
+        self._registered: dict[int, tuple[Extent, str]] = {}  # by id of the object, until it dies
         self._buffers: weakref.WeakSet[DeviceBuffer] = weakref.WeakSet()
         self.backend: FastBackend | InterpreterBackend
         if kind == "cpu":
@@ -57,14 +87,18 @@ class Device:
     def __repr__(self) -> str:
         return f"Device({self.kind!r}, like={self.part.name!r})"
 
-    def load(self, source: str | Path | tree.Module) -> Module:
-        """Load PTX: its text, a path to a file of it, or a parsed module. Raises PtxError where it is malformed or illegal."""
-        if isinstance(source, Path):
-            module = ptx.parse(source.read_text(), file=str(source))
-        elif isinstance(source, str):
-            module = ptx.parse(source)
-        else:
+    def load(self, source: str | bytes | Path | tree.Module | Any) -> Module:
+        """Load PTX and give its module. Raises PtxError where it is malformed or illegal.
+
+        source: text, bytes (a NUL may end them, as NVRTC's do), a path, a parsed module, a `cuda.core.ObjectCode`, or the (PTX, return type)
+        of Numba's `cuda.compile_ptx`.
+        """
+        if isinstance(source, tree.Module):
             module = source
+        elif isinstance(source, Path):
+            module = ptx.parse(text_of(source.read_bytes()), file=str(source))
+        else:
+            module = ptx.parse(text_of(source))
         ptx.verify(module)
         return Module(self, module)
 
@@ -73,6 +107,18 @@ class Device:
         buffer = DeviceBuffer(nbytes, name)
         self._buffers.add(buffer)
         return buffer
+
+    def register(self, array, name: str = "registered memory") -> None:
+        """Make the memory of a numpy array, torch tensor or buffer legal in every later launch, for as long as the object lives.
+
+        For kernels that find addresses in memory (arrays of pointers): what is passed to a launch itself is legal there anyway.
+        """
+        extent = locate(array)
+        if extent is None:
+            raise LaunchError(f"{type(array).__name__} was given; register takes a numpy array, a torch tensor or a buffer")
+        key = id(array)
+        self._registered[key] = extent, name
+        weakref.finalize(array, self._registered.pop, key, None)
 
     def count(self, kernel: str, seconds: float) -> None:
         launches, spent = self.statistics.get(kernel, (0, 0.0))
@@ -87,6 +133,9 @@ class Device:
         ranges = [(extent.start, extent.end - extent.start, f"argument {i}") for i, extent in enumerate(extents) if extent is not None]
         ranges += [(buffer.address, buffer.nbytes, f"variable {name}") for name, buffer in module.variables.items()]
         ranges += [(buffer.address, buffer.nbytes, buffer.name) for buffer in self._buffers if not buffer.freed]
+        ranges += [(extent.start, extent.end - extent.start, name) for extent, name in list(self._registered.values())]
+        if self.unchecked:
+            ranges.append((UNCHECKED.start, UNCHECKED.end - UNCHECKED.start, "the process"))
         return LegalMemory(ranges, {name: buffer.address for name, buffer in module.variables.items()})
 
 

@@ -187,7 +187,7 @@ class Kernel:
             except LaunchError as error:
                 raise LaunchError(f"kernel {self.name}, argument {len(values)} ({parameter.describe()}): {error}") from None
             values.append(value)
-            extents.append(extent)
+            extents.append(memory.UNCHECKED if device.unchecked and parameter.pointer else extent)
         device.backend.prepare(self, block3)  # compiling is not the kernel's time
         started = time.perf_counter()
         device.backend.run(self, grid3, block3, self.layout.pack(*values), extents, shared_bytes, time_limit)

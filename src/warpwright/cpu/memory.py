@@ -1,7 +1,7 @@
 """Device memory: the buffers a device gives out, and where the arrays passed to a launch lie.
 
-The virtual GPU's addresses are the host's. A kernel may touch what was passed to its launch, what the device allocated, and the
-variables of its module, and nothing else.
+The virtual GPU's addresses are the host's. A kernel may touch what was passed to its launch, what the device allocated or had
+registered, and the variables of its module, and nothing else; unless the device was made with `memory="unchecked"`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ class Extent(NamedTuple):
     address: int
     start: int
     end: int
+
+
+UNCHECKED = Extent(0, 1 << 16, 1 << 47)  # every address a process can have; null pointers and small numbers still fault
 
 
 class DeviceBuffer:
