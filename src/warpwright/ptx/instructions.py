@@ -10,6 +10,7 @@ from warpwright.ptx import isa, tree
 from warpwright.ptx.agreement import BITS, OPAQUE_TYPES, agrees, class_of, size_of, stored_type, takes
 from warpwright.ptx.isa.special import SPECIAL, VECTORS
 from warpwright.ptx.isa.table import Match, Value
+from warpwright.ptx.isa.video import OPCODES as VIDEO
 from warpwright.ptx.lexer import shorten
 from warpwright.ptx.names import Label, Scope, kind_of, prototype
 from warpwright.ptx.printer import print_operand
@@ -23,9 +24,6 @@ READ_SPECIAL = {"mov", "cvt"}
 DISCARD = {"atom", "setp", "elect", "mbarrier", "lop3", "match", "call", "tex", "tld4"}
 # The names of a vector register's elements.
 _PARTS = ("x", "y", "z", "w")
-# Opcodes whose registers may be followed by the selector of a part: `%r1.b0`, `%r1.h1`, `%r1.b3210`.
-VIDEO = {"vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset",
-         *(f"{opcode}{parts}" for parts in (2, 4) for opcode in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax", "vset"))}
 # Opcodes that take a value in braces for the value alone: `{%r1}`.
 ONE_ELEMENT = {"ld", "st", "ldu", "suld", "sust"}
 # Opcodes whose addresses are of textures, surfaces or tensor memory.
@@ -340,6 +338,8 @@ class InstructionChecker:
                 elif not agrees(whole.type, type_, relaxed):
                     yield self.error(f"{where}: '{show(operand)}' is .{whole.type}, and must be "
                                      f"{takes(type_, relaxed)}", operand, instruction)
+            case tree.Negative(operand=inner) if opcode == "vmad" and not value.written:
+                yield from self.check_scalar(inner, type_, value, match_, scope, where)
             case tree.Negative():
                 yield self.error(f"{where}: '{show(operand)}' has a sign, which no register takes here: use 'neg'", operand, instruction)
             case _:

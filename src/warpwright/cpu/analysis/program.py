@@ -14,6 +14,7 @@ from typing import NoReturn
 from warpwright.cpu.analysis.variables import Place, Space
 from warpwright.errors import PtxError
 from warpwright.ptx import isa, tree
+from warpwright.ptx.isa import video
 from warpwright.ptx.isa.table import TYPE_BITS
 
 # ── operands ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -134,6 +135,9 @@ class Program:
     registers: list[Reg]
     sites: list[Site]
     space: Space
+
+
+_TEXTURES = frozenset({"tex", "tld4", "txq", "suq", "suld", "sust", "sured", "istypep"})
 
 
 # ── flattening ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -381,17 +385,22 @@ class _Flattener:
             found = isa.match(instruction)
         except PtxError as error:
             raise PtxError(error.message, error.line, error.column, self.module.file) from None
+        if instruction.opcode in _TEXTURES:
+            self.fail(f"the virtual GPU has no textures and surfaces: it cannot run '{instruction.mnemonic}'", instruction.position)
         args: dict[str, Arg] = {}
         types: dict[str, tuple[str, int | None]] = {}
+        slots, selected = found.slots, video.parts(found) if instruction.opcode in video.OPCODES else {}
+        if selected:  # the selectors of parts and the signs stand beside the operands
+            slots = slots | {"parts": selected}
         for value in found.values:
-            args[value.name] = self.resolve(value.operand, scope)
+            args[value.name] = self.resolve(selected[value.name].operand if selected else value.operand, scope)
             types[value.name] = (value.type or "", value.length)
         access = {value.name: (value.read, value.written) for value in found.values}
         if found.get("cc"):
             args["carry_out"], types["carry_out"], access["carry_out"] = self.carry(), ("pred", None), (False, True)
         if instruction.opcode in ("addc", "subc", "madc"):
             args["carry_in"], types["carry_in"], access["carry_in"] = self.carry(), ("pred", None), (True, False)
-        op = Op(instruction.opcode, found.slots, args, types, guard, self.site(instruction), found.entry.effects)
+        op = Op(instruction.opcode, slots, args, types, guard, self.site(instruction), found.entry.effects)
         self.set_uses(op, access)
         return op
 

@@ -22,6 +22,7 @@ from warpwright.cpu.codegen import (  # noqa: F401  each registers its lowerings
     mma_group,
     move,
     synchronise,
+    video,
     warp,
 )
 from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter, Host

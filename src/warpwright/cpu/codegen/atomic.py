@@ -32,8 +32,6 @@ def _atom(e: Emitter, op: Op) -> None:
     if op.get("async"):
         e.fail(op, "asynchronous reductions are not there yet")
     element = element_of(op, "b")
-    if element.kind == "i128":
-        e.fail(op, "128-bit atomics are not there yet")
     address = addressing.resolve(e, op)
     target = op.args.get("d")
     targets = [reg for reg in (target.elements if isinstance(target, Vec) else (target,)) if isinstance(reg, Reg) and reg.index in e.read_somewhere]
@@ -174,7 +172,7 @@ def _step(e: Emitter, op: Op, kind: str, i: int, order: str, plain: bool) -> str
 
 
 def _size(kind: str) -> int:
-    return {"i8": 1, "i16": 2, "i32": 4, "float": 4, "i64": 8, "double": 8}[kind]
+    return {"i8": 1, "i16": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "i128": 16}[kind]
 
 
 def _float_result(e: Emitter, op: Op, kind: str, old: str, value: str, i: int) -> str:

@@ -399,6 +399,8 @@ class _Fit:
                 return False
             if spec.kind[0].isdigit() and not isinstance(operand, tree.Vector):
                 return False
+            if spec.second is not None and not spec.second.optional and not isinstance(operand, tree.Pair):
+                return False
         return True
 
 
