@@ -191,5 +191,5 @@ def _addresses(name: str, slots: dict, opcode: str) -> list[str]:
         return [f"[{object_}, {c}]" for c in coordinates] + [f"[{object_}]", *plain]
     if dim and (base == "%d1" or space == "global"):
         count = 5 if "4" in str(slots.get("mode") or "") else int(str(dim)[0])
-        return [f"[%d1, {coordinates[count - 1]}]"] + plain
+        return [f"[%d1, {coordinates[count - 1]}]", *plain]
     return plain
