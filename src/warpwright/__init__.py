@@ -3,15 +3,20 @@
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Device", "__version__"]
+__all__ = ["Device", "__version__", "ptx_run"]
 
 if TYPE_CHECKING:
     from warpwright.cpu.device import Device
+    from warpwright.cpu.one_call import ptx_run
 
 
-def __getattr__(name: str):
-    if name == "Device":  # loaded on first use: LLVM is not needed to read a configuration
+def __getattr__(name: str):  # loaded on first use: LLVM is not needed to read a configuration
+    if name == "Device":
         from warpwright.cpu.device import Device
 
         return Device
+    if name == "ptx_run":
+        from warpwright.cpu.one_call import ptx_run
+
+        return ptx_run
     raise AttributeError(f"module 'warpwright' has no attribute {name!r}")
