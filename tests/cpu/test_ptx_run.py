@@ -55,7 +55,8 @@ def test_arrays_and_numbers_are_arguments_as_for_a_launch():
 
 def test_bare_addresses_run_unchecked_and_values_are_bits():
     y, x = arrays()
-    warpwright.ptx_run(AXPY.encode() + b"\0", [y.ctypes.data, x.ctypes.data, BITS_OF_3, 2**64 - 2**32 + 100], (32, 1, 1), (4, 1, 1), memory="unchecked")
+    args = [y.ctypes.data, x.ctypes.data, BITS_OF_3, 2**64 - 2**32 + 100]
+    warpwright.ptx_run(AXPY.encode() + b"\0", args, (32, 1, 1), (4, 1, 1), memory="unchecked")
     assert (y == 1 + 3 * np.arange(100)).all()
 
 
@@ -102,7 +103,7 @@ def test_a_module_is_loaded_once():
 def test_bad_calls_are_told():
     y, x = arrays()
     two = AXPY + AXPY[AXPY.index(".visible"):].replace("axpy", "other")
-    with pytest.raises(LaunchError, match="2 kernels.*kernel="):
+    with pytest.raises(LaunchError, match=r"2 kernels.*kernel="):
         warpwright.ptx_run(two, [y, x, 1.0, 100], 32, 4)
     warpwright.ptx_run(two, [y, x, 1.0, 100], 32, 4, kernel="other")
     with pytest.raises(LaunchError, match="takes 4 arguments"):

@@ -6,9 +6,9 @@ pytest.importorskip("triton")
 
 import torch
 import triton
+import triton_kernels as kernels
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-import triton_kernels as kernels
 import warpwright.triton
 from warpwright.errors import LaunchError
 

@@ -40,7 +40,7 @@ def ptx_run(source, args: Sequence, block: Dimensions, grid: Dimensions = 1, sha
     launched = module[kernel]
     views: list[np.ndarray] = []
     if not isinstance(memory, str):
-        views = [np.frombuffer((ctypes.c_uint8 * size).from_address(start), np.uint8) for start, size in memory if size]
+        views = [np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(start)) for start, size in memory if size]
         for view in views:
             device.register(view, "a range given as memory")
     elif memory not in ("checked", "unchecked"):
