@@ -154,45 +154,6 @@ def test_votes_and_matches():
 # ── matrices ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def fragments(matrix_name: str, values: np.ndarray, element_bits: int, registers: int, rows: int):
-    per_register = 32 // element_bits
-    found = []
-    for lane in range(32):
-        words = [0] * registers
-        for index in range(registers * per_register):
-            row, column = matrix.place(matrix_name, index, lane, per_register, rows)
-            words[index // per_register] |= int(values[row, column]) << (index % per_register * element_bits)
-        found.append(tuple(words))
-    return found
-
-
-@pytest.mark.parametrize(("shape", "type_", "bits"), [("m16n8k16", "f16", 16), ("m16n8k8", "bf16", 16), ("m16n8k8", "tf32", 32),
-                                                      ("m16n8k32", "e4m3", 8), ("m16n8k32", "s8", 8), ("m8n8k16", "u8", 8)])
-def test_fragments_cover_each_matrix_exactly_once(shape, type_, bits):
-    m, n, k = (int(part) for part in shape[1:].replace("n", " ").replace("k", " ").split())
-    per_register = 32 // bits
-    for name, rows, columns in (("A", m, k), ("B", k, n), ("C", m, n)):
-        per = 1 if name == "C" else per_register
-        count = rows * columns // 32
-        places = {matrix.place(name, index, lane, per, m) for lane in range(32) for index in range(count)}
-        assert places == {(row, column) for row in range(rows) for column in range(columns)}
-
-
-def test_mma_bf16_matches_a_matrix_product():
-    random = np.random.default_rng(0)
-    a, b, c = (random.integers(-8, 9, shape).astype(np.float32) for shape in ((16, 16), (16, 8), (16, 8)))
-    to_bf16 = lambda x: x.view(np.uint32) >> 16  # noqa: E731 (small integers lose nothing)
-    run = matrix.multiply_accumulate("m16n8k16", "f32", "bf16", "bf16", "f32")
-    inputs = zip(fragments("A", to_bf16(a), 16, 4, 16), fragments("B", to_bf16(b), 16, 2, 16), fragments("C", c.view(np.uint32), 32, 4, 16),
-                 strict=True)
-    outputs = run(lanes(*range(32)), list(inputs))
-    d = np.zeros((16, 8), np.uint32)
-    for lane, (registers,) in enumerate(outputs):
-        for index, value in enumerate(registers):
-            d[matrix.place("C", index, lane, 1, 16)] = value
-    assert np.array_equal(d.view(np.float32), a @ b + c)
-
-
 def test_the_fused_f32_step_of_mma_is_exact():
     """Against the exact fma, on values whose f64 sum is half way between two f32."""
     from warpwright.cpu.interpreter import floating

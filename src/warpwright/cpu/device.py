@@ -60,9 +60,9 @@ class Device:
 
     kind: "cpu" (compiled to native code) or "interpreter" (the slow reference). like: the part whose limits it has (see
     `warpwright.cpu.parts`). threads: host threads that run CTAs; by default one a core. late: asynchronous copies and wgmma complete as
-    late as the kernel's waits allow, so that a missing wait shows. exact_mma: FP8 matrix products keep what Hopper's tensor cores keep.
-    memory: "checked", or "unchecked": all of the process's memory is legal, for callers whose arguments are bare addresses. A stray access
-    then ends the process, as it would in C.
+    late as the kernel's waits allow, so that a missing wait shows. exact_mma: FP8 matrix products keep what Hopper's tensor cores keep
+    (`interpreter.exact`). memory: "checked", or "unchecked": all of the process's memory is legal, for callers whose arguments are bare
+    addresses. A stray access then ends the process, as it would in C.
     """
 
     def __init__(self, kind: str = "cpu", like: str = "h800", threads: int | None = None, *, late: bool = False, exact_mma: bool = False,

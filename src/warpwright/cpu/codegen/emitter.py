@@ -136,7 +136,11 @@ class Emitter:
     def library(self, name: str) -> None:
         """Take in the functions of `codegen/library/NAME.ll`: run-time code that only some kernels need."""
         if name not in self.helpers:
-            self.helpers[name] = (Path(__file__).parent / "library" / f"{name}.ll").read_text()
+            lines = (Path(__file__).parent / "library" / f"{name}.ll").read_text().split("\n")
+            for line in lines:
+                if line.startswith("declare "):  # an intrinsic may be declared only once
+                    self.declarations[line[line.index("@"):line.index("(", line.index("@"))]] = line
+            self.helpers[name] = "\n".join(line for line in lines if not line.startswith("declare "))
 
     def declare(self, name: str, signature: str) -> None:
         """`signature` is `i32 (i32, i32)`."""

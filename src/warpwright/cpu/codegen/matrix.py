@@ -1,17 +1,19 @@
 """Matrix products by a warp: mma.sync, ldmatrix, stmatrix, movmatrix.
 
-Each shape of mma is an outlined function of 32-lane vectors (`tensor_core`), so that a kernel with hundreds of them compiles quickly.
+Each form of mma is an outlined function of 32-lane vectors (`tensor_core` and `products`), so that a kernel with hundreds of them compiles
+quickly.
 """
 
 from __future__ import annotations
 
+from warpwright.cpu import fragments
 from warpwright.cpu.analysis.program import Op, Vec
 from warpwright.cpu.codegen import address as addressing
-from warpwright.cpu.codegen import memory, tensor_core
+from warpwright.cpu.codegen import memory, products, tensor_core
 from warpwright.cpu.codegen.emitter import Emitter
 from warpwright.cpu.codegen.lowering import effect
 from warpwright.cpu.codegen.memory import Element
-from warpwright.ptx.isa.matrix import shape_of
+from warpwright.cpu.interpreter import exact
 
 LANES = range(32)
 
@@ -21,53 +23,44 @@ LANES = range(32)
 
 @effect("mma")
 def _mma(e: Emitter, op: Op) -> None:
-    if tensor_core.supported(op.slots):
-        helper = tensor_core.mma_helper(op.slots, e.host)
+    slots = op.slots
+    if slots.get("block_scale"):
+        e.fail(op, "it has no block-scaled products")
+    narrow = slots["A"] in exact.LEAST and slots["B"] in exact.LEAST
+    if tensor_core.supported(slots) and not (narrow and e.exact_mma):
+        helper = tensor_core.mma_helper(slots, e.host)
         e.helpers.setdefault(helper.name, helper.text)
         e.declarations.update(helper.declarations)
-        kinds = [parameter.rpartition(" ")[0][len("<32 x "):-1] for parameter in helper.parameters]
-        name, result_type, convention = helper.name, helper.result, "fastcc "
-    elif op.slots["A"] == "f64" and op.slots["shape"].startswith(("m8n8", "m16n8")):
-        kinds = ["double"] * sum(len(_registers(op, letter)) for letter in "abc")
-        name, convention = f"@mma_{op.slots['shape']}_f64", ""
-        result_type = "{ " + ", ".join(["<32 x double>"] * len(_registers(op, "d"))) + " }"
-        if name not in e.helpers:
-            e.helpers[name] = _f64_function(e, op, name, result_type)
-    else:
-        e.fail(op, "of mma the engine has the dense m16n8 shapes of f16, bf16, tf32, e4m3, e5m2, s8 and u8, and those of f64")
-    registers = [register for letter in "abc" for register in _registers(op, letter)]
+        _call(e, op, helper.name, "fastcc ", "abc", slots)
+        return
+    exact_mma = e.exact_mma and narrow
+    selector = op.args["f"].value if "f" in op.args else 0  # type: ignore[union-attr]
+    name = products.name_of(slots, exact_mma) + (f"_{selector}" if selector else "")
+    if name not in e.helpers:
+        layouts = [fragments.mma_layout(slots, letter) for letter in "ABCD"]
+        helper = products.helper(e, slots, layouts, name, selector, exact_mma)
+        e.helpers[name] = helper.text
+        e.declarations.update(helper.declarations)
+    _call(e, op, name, "fastcc ", "abce" if "e" in op.args else "abc", slots)
+
+
+def _call(e: Emitter, op: Op, name: str, convention: str, operands: str, slots: dict) -> None:
+    """d… = name(the registers of the operands…)."""
+    types = [str(slots.get(letter.upper()) or "f16") if letter != "e" else "b32" for letter in operands for _ in _registers(op, letter)]
+    registers = [register for letter in operands for register in _registers(op, letter)]
+    kinds = [products.register_kind(type_) for type_ in types]
+    kind = products.register_kind(str(slots.get("D") or "f16"))
+    result_type = "{ " + ", ".join([f"<32 x {kind}>"] * len(_registers(op, "d"))) + " }"
     with e.shape(32):
         given = ", ".join(f"<32 x {kind}> {e.value(register, kind)}" for register, kind in zip(registers, kinds, strict=True))
     result = e.ins(f"call {convention}{result_type} {name}({given})")
     for i, register in enumerate(_registers(op, "d")):
-        e.write(op, register, e.ins(f"extractvalue {result_type} {result}, {i}"), kinds[-1], 32)
+        e.write(op, register, e.ins(f"extractvalue {result_type} {result}, {i}"), kind, 32)
 
 
 def _registers(op: Op, name: str) -> tuple:
     arg = op.args[name]
     return arg.elements if isinstance(arg, Vec) else (arg,)
-
-
-def _f64_function(e: Emitter, op: Op, name: str, result_type: str) -> str:
-    """The f64 product: fused multiply-adds, k ascending, of what each lane's row and column say."""
-    rows, k = shape_of(op.slots["shape"])[0] // 8, shape_of(op.slots["shape"])[2]
-    names = {letter: [f"%{letter}{i}" for i in range(len(_registers(op, letter)))] for letter in "abc"}
-    lines, e.lines = e.lines, []
-    totals = names["c"]
-    with e.shape(32):
-        for group in range(k // 4):
-            for quad in range(4):
-                for row in range(rows):
-                    left = e.shuffle(names["a"][group * rows + row], "double", [lane // 4 * 4 + quad for lane in LANES])
-                    for odd in (0, 1):
-                        right = e.shuffle(names["b"][group], "double", [(2 * (lane % 4) + odd) * 4 + quad for lane in LANES])
-                        totals[2 * row + odd] = e.intrinsic("llvm.fma", "double", left, right, totals[2 * row + odd])
-    current = "poison"
-    for i, total in enumerate(totals):
-        current = e.ins(f"insertvalue {result_type} {current}, <32 x double> {total}, {i}")
-    body, e.lines = "\n".join(e.lines), lines
-    signature = ", ".join(f"<32 x double> %{letter}{i}" for letter in "abc" for i in range(len(_registers(op, letter))))
-    return f"\ndefine internal {result_type} {name}({signature}) noinline {{\n{body}\n  ret {result_type} {current}\n}}\n"
 
 
 # ── fragments from and to shared memory ──────────────────────────────────────────────────────────────────────────

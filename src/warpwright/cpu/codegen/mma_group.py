@@ -112,7 +112,7 @@ def _settle(e: Emitter, group: Group, number: int) -> None:
 def _find(e: Emitter, ops: Sequence[Op], first: int) -> Group | None:
     """The group that begins at ops[first]: a full product of at least two row by two column fragments, or None."""
     lead = ops[first]
-    if not _fits(lead):
+    if not _fits(lead) or (e.exact_mma and lead.slots["A"] != "bf16"):
         return None
     end = first
     while end < len(ops) and _fits(ops[end]) and ops[end].slots == lead.slots:

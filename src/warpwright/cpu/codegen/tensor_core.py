@@ -64,8 +64,8 @@ class _Writer:
 
 def supported(slots: dict) -> bool:
     """Whether `mma_helper` knows this form of mma.sync."""
-    return (slots.get("A") in _K_BITS and slots.get("shape", "")[:6] == "m16n8k" and not any(slots.get(name) for name in ("sp", "kind", "op"))
-            and slots["C"] == slots["D"])
+    special = any(slots.get(name) for name in ("sp", "sp::ordered_metadata", "kind"))
+    return slots.get("A") in _K_BITS and slots.get("shape", "")[:6] == "m16n8k" and slots["C"] == slots["D"] and not special
 
 
 _K_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
@@ -92,6 +92,8 @@ def mma_helper(slots: dict, host: Host) -> Helper:
         accumulators = _f32_product(w, a, b, accumulators, a_type, b_type, host)
     if packed:
         accumulators = _pack_halves(w, accumulators)
+    elif not integer:
+        accumulators = [_canonical(w, value) for value in accumulators]
     helper = w.finish(accumulators, c_kind)
     helper.parameters = [parameter.replace("_x_", " x ") for parameter in helper.parameters]
     helper.text = helper.text.replace("_x_", " x ")
@@ -313,11 +315,17 @@ def _unpack_halves(w: _Writer, registers: list[str]) -> list[str]:
     return [value for register in registers for value in _halves(w, register)]
 
 
+def _canonical(w: _Writer, value: str) -> str:
+    """NaN as 0x7FFFFFFF."""
+    nan = w.ins(f"fcmp uno <32 x float> {value}, zeroinitializer")
+    return w.ins(f"select <32 x i1> {nan}, <32 x float> splat (float 0x7FFFFFFFE0000000), <32 x float> {value}")
+
+
 def _pack_halves(w: _Writer, values: list[str]) -> list[str]:
-    """Pairs of f32 rounded to f16, two to a register."""
+    """Pairs of f32 rounded to f16, two to a register; NaN as 0x7FFF."""
     packed = []
     for low, high in zip(values[0::2], values[1::2], strict=True):
-        parts = [w.ins(f"fptrunc <32 x float> {value} to <32 x half>") for value in (low, high)]
+        parts = [w.ins(f"fptrunc <32 x float> {value} to <32 x half>") for value in (_canonical(w, low), _canonical(w, high))]
         order = [i // 2 + 32 * (i % 2) for i in range(64)]
         packed.append(w.ins(f"bitcast <64 x half> {w.shuffle('half', parts[0], order, parts[1])} to <32 x i32>"))
     return packed

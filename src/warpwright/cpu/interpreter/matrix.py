@@ -1,144 +1,137 @@
-"""Warp-level matrices: mma, ldmatrix, stmatrix, movmatrix (PTX ISA 9.7.14.5).
+"""Warp-level matrices: mma, mma.sp, wmma, ldmatrix, stmatrix, movmatrix (PTX ISA 9.7.14). `fragments` says how they lie in registers.
 
-A fragment spreads a matrix over the 32 lanes. With group = lane / 4, part = lane % 4, and e elements in a 32-bit register:
-
-* A, register r, element j: row group + 8·(r & 1), column part·e + j + 4·e·(r >> 1) (shapes of 8 rows: row group, column … + 4·e·r)
-* B, register r, element j: row part·e + j + 4·e·r, column group
-* C and D, element i: row group + 8·(i >> 1), column 2·part + (i & 1)
-
-An f64 counts as a register of one element. The ISA leaves the order of accumulation open. Here it is: for each element, start with c and
-for k ascending d ← fma(a[k], b[k], d), in f32, rounded to nearest even; an f16 result is rounded once, at the end. f64 likewise in f64;
-integers are exact, modulo 2^32 or saturated once at the end.
+The ISA leaves the order of accumulation open. Here it is: for each element, start with c and for k ascending d ← fma(a[k], b[k], d), in f32,
+rounded to nearest even; an f16 result is rounded once, at the end. f64 likewise in f64, in the rounding that is asked for. Of a sparse A
+only the elements that it holds are multiplied, in their order. A block-scaled A and B are multiplied by their scales first, without error
+unless they leave the range of f32. Integers are exact, modulo 2^32 or saturated once at the end. NaN is the canonical one.
 """
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
-from warpwright.cpu.interpreter import floats
+from warpwright.cpu import fragments
+from warpwright.cpu.fragments import Layout
+from warpwright.cpu.interpreter import exact, floats
 from warpwright.cpu.interpreter.floats import F32, F64, FORMATS, decode, encode
 from warpwright.cpu.interpreter.memory import AccessFault, locate
 from warpwright.cpu.interpreter.registry import Trap
-from warpwright.cpu.interpreter.words import join, mask, signed, split
+from warpwright.cpu.interpreter.words import join, mask, split
+from warpwright.ptx.isa import Match
 
-_INTEGER_BITS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
-
-
-def element_width(type_: str) -> int:
-    """Bits that an element takes in a fragment register; the 6- and 4-bit float formats stand in a byte each."""
-    if type_ in _INTEGER_BITS:
-        return _INTEGER_BITS[type_]
-    return {"tf32": 32, "f32": 32, "s32": 32, "f64": 64, "f16": 16, "bf16": 16}.get(type_, 8)
+INTEGERS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4}
 
 
-def place(matrix: str, index: int, lane: int, per_register: int, rows: int) -> tuple[int, int]:
-    """(row, column) of element `index` of a lane's fragment of "A", "B" or "C"."""
-    group, part = divmod(lane, 4)
-    register, element = divmod(index, per_register)
-    if matrix == "C":
-        return group + 8 * (index >> 1), 2 * part + (index & 1)
-    if matrix == "B":
-        return part * per_register + element + 4 * per_register * register, group
-    if rows == 8:
-        return group, part * per_register + element + 4 * per_register * register
-    return group + 8 * (register & 1), part * per_register + element + 4 * per_register * (register >> 1)
+# ── fragments ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def gather(matrix: str, fragments: list[tuple[int, ...]], type_: str, shape: tuple[int, int], rows: int) -> list[list[int]]:
-    """The matrix that the lanes' fragments hold, as bit patterns."""
-    bits = element_width(type_)
-    per_register = max(1, 32 // bits)
-    found = [[0] * shape[1] for _ in range(shape[0])]
-    for lane, registers in enumerate(fragments):
-        elements = [part for register in registers for part in split(register, bits, per_register)]
-        for index, value in enumerate(elements):
-            row, column = place(matrix, index, lane, per_register, rows)
-            found[row][column] = value
-    return found
+def gather(layout: Layout, registers: list) -> np.ndarray:
+    """The matrices [count, rows, columns] that the lanes' registers (each a tuple, or the one word) hold, as bit patterns."""
+    words = np.array([value if isinstance(value, tuple) else (value,) for value in registers], np.uint64).T
+    shifts = (np.arange(layout.places.shape[2]) * layout.bits).astype(np.uint64)
+    found = np.zeros(layout.size, np.uint64)
+    found[layout.places] = words[:, :, None] >> shifts & np.uint64(mask(layout.bits))
+    return found.reshape(layout.count, layout.rows, layout.columns)
 
 
-def scatter(matrix: list[list[int]], type_: str, registers: int) -> list[tuple[tuple[int, ...]]]:
-    """The fragments of D for all lanes, each as the one operand it is."""
-    bits = element_width(type_)
-    per_register = max(1, 32 // bits)
-    outputs = []
-    for lane in range(32):
-        values = []
-        for index in range(registers * per_register):
-            row, column = place("C", index, lane, per_register, len(matrix))
-            values.append(matrix[row][column])
-        outputs.append((tuple(join(values[i:i + per_register], bits) for i in range(0, len(values), per_register)),))
-    return outputs
+def scatter(layout: Layout, matrices: np.ndarray) -> list[tuple[int, ...]]:
+    """Each lane's registers, from matrices of bit patterns."""
+    shifts = (np.arange(layout.places.shape[2]) * layout.bits).astype(np.uint64)
+    parts = np.ascontiguousarray(matrices).ravel().astype(np.uint64)[layout.places]
+    words = np.bitwise_or.reduce(parts << shifts, axis=2)
+    return [tuple(lane) for lane in words.T.tolist()]
 
 
-def multiply_accumulate(shape: str, d_type: str, a_type: str, b_type: str, c_type: str, *, satfinite: bool = False, bit_op: str = ""):
-    """mma: D = A·B + C, of shape m…n…k…; inputs (a, b, c), each the lane's registers."""
-    m, n, k = (int(part) for part in re.findall(r"\d+", shape))
+def _all_lanes(threads) -> None:
+    if len(threads) != 32:
+        raise Trap(f"all 32 lanes must take part; {len(threads)} do")
+
+
+# ── products ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def mma(m: Match):
+    """mma and mma.sp; inputs (a, b, c), each the lane's registers, and of mma.sp metadata and selector."""
+    slots = m.slots
+    layouts = [fragments.mma_layout(slots, operand) for operand in "ABCD"]
+    sparse = slots.get("sp") or slots.get("sp::ordered_metadata")
+    if slots.get("block_scale"):
+        raise ValueError("block-scaled products are not in the interpreter")
 
     def combine(threads, inputs):
-        if len(threads) != 32:
-            raise Trap(f"all 32 lanes must take part; {len(threads)} do")
-        a = gather("A", [values[0] for values in inputs], a_type, (m, k), m)
-        b = gather("B", [values[1] for values in inputs], b_type, (k, n), m)
-        c = gather("C", [values[2] for values in inputs], c_type, (m, n), m)
-        if a_type in _INTEGER_BITS:
-            d = integer_product(a, b, c, a_type, b_type, satfinite, bit_op)
-        elif a_type == "f64":
-            d = exact_product(a, b, c)
-        else:
-            d = float_product(a, b, c, a_type, b_type, c_type, d_type)
-        return scatter(d, d_type, m * n // 32 // max(1, 32 // element_width(d_type)))
+        _all_lanes(threads)
+        a, b, c = (gather(layout, [values[i] for values in inputs]) for i, layout in enumerate(layouts[:3]))
+        at = None
+        if sparse:
+            told = fragments.metadata(slots, inputs[0][4])
+            words = np.array([values[3] for values in inputs])
+            at = fragments.where(slots, words[told.lane] >> told.shift & 3, told)
+        d = product(slots, a, b, c, at, exact_mma=threads[0].cta.launch.exact_mma)
+        return [(registers,) for registers in scatter(layouts[3], d)]
 
     return combine
 
 
-def integer_product(a, b, c, a_type: str, b_type: str, satfinite: bool, bit_op: str) -> list[list[int]]:
-    def value(bits: int, type_: str) -> int:
-        return signed(bits, _INTEGER_BITS[type_]) if type_[0] == "s" else bits
+def product(slots: dict, a: np.ndarray, b: np.ndarray, c: np.ndarray, at: np.ndarray | None = None, exact_mma: bool = False) -> np.ndarray:
+    """a · b + c of bit patterns [count, rows, columns]. at: the row of b for each element of a, where it is not its column."""
+    a_type, b_type, c_type, d_type = (str(slots.get(name) or "f16") for name in "ABCD")
+    if at is None:
+        at = np.broadcast_to(np.arange(a.shape[2]), a.shape[1:])
+    if a_type == "b1":
+        bits = a[:, :, :, None] ^ b[:, None] if slots["op"] == "xor" else a[:, :, :, None] & b[:, None]
+        return c + np.bitwise_count(bits).sum(2) & np.uint64(mask(32))
+    if a_type in INTEGERS:
+        left, right = _integers(a, a_type), _integers(b, b_type)
+        total = (left[:, :, :, None] * right[:, at]).sum(2) + c.astype(np.uint32).view(np.int32)
+        if slots.get("satfinite"):
+            total = np.clip(total, -(1 << 31), (1 << 31) - 1)
+        return total & mask(32)
+    if a_type == "f64":
+        return np.stack([_f64_product(*matrices, str(slots.get("rnd") or "rn")) for matrices in zip(a, b, c, strict=True)])
+    results = []
+    for x, y, z in zip(a, b, c, strict=True):
+        left, right, d = as_doubles(x, a_type), as_doubles(y, b_type), as_doubles(z, c_type)
+        if exact_mma and a_type in exact.LEAST and b_type in exact.LEAST:
+            d = exact.product(left, right[at], d, a_type, b_type)
+        else:
+            with np.errstate(all="ignore"):
+                for k in range(left.shape[1]):
+                    d = fma_to_f32(left[:, k:k + 1], right[at[:, k]], d)
+        results.append(_as_bits(d, d_type, bool(slots.get("satfinite"))))
+    return np.stack(results)
 
-    def term(x: int, y: int) -> int:
-        return {"xor": x ^ y, "and": x & y}[bit_op] if bit_op else value(x, a_type) * value(y, b_type)
 
-    d: list[list[int]] = []
-    for row, sums in zip(a, c, strict=True):
-        d.append([])
-        for column, start in enumerate(sums):
-            total = signed(start, 32) + sum(term(x, b[k][column]) for k, x in enumerate(row))
-            d[-1].append((max(-(1 << 31), min((1 << 31) - 1, total)) if satfinite else total) & mask(32))
+def _integers(bits: np.ndarray, type_: str) -> np.ndarray:
+    values = bits.astype(np.int64)
+    half = 1 << INTEGERS[type_] - 1
+    return (values ^ half) - half if type_[0] == "s" else values
+
+
+def _f64_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, mode: str) -> np.ndarray:
+    """One exact fma after another."""
+    d = c.copy()
+    for row, column in np.ndindex(*c.shape):
+        total = int(c[row, column])
+        for k in range(a.shape[1]):
+            factors = decode(F64, int(a[row, k])), decode(F64, int(b[k, column]))
+            total = encode(F64, floats.fused_multiply_add(*factors, decode(F64, total), mode), mode)
+        d[row, column] = total
     return d
 
 
-def exact_product(a, b, c) -> list[list[int]]:
-    """f64, one exact fma after another."""
-    d: list[list[int]] = []
-    for row, sums in zip(a, c, strict=True):
-        d.append([])
-        for column, start in enumerate(sums):
-            total = start
-            for k, x in enumerate(row):
-                total = encode(F64, floats.fused_multiply_add(decode(F64, x), decode(F64, b[k][column]), decode(F64, total)))
-            d[-1].append(total)
-    return d
-
-
-def float_product(a, b, c, a_type: str, b_type: str, c_type: str, d_type: str) -> list[list[int]]:
-    with np.errstate(all="ignore"):
-        left, right = as_doubles(a, a_type), as_doubles(b, b_type)
-        d = as_doubles(c, c_type)
-        for k in range(left.shape[1]):
-            d = fma_to_f32(left[:, k:k + 1], right[k:k + 1, :], d)
+def _as_bits(d: np.ndarray, type_: str, satfinite: bool) -> np.ndarray:
+    """f32 values held as f64, as bits of f32 or f16 (satfinite: clamped to its finite numbers, NaN to zero)."""
     bits = d.astype(np.float32).view(np.uint32)
     bits[np.isnan(d)] = F32.canonical_nan
-    if d_type == "f32":
-        return bits.tolist()
-    return [[encode(FORMATS[d_type], decode(F32, value)) for value in row] for row in bits.tolist()]
+    if type_ == "f32":
+        return bits
+    halves = [encode(FORMATS[type_], decode(F32, value), satfinite=satfinite) for value in bits.ravel().tolist()]
+    return np.array(halves, np.uint64).reshape(d.shape)
 
 
-def as_doubles(matrix: list[list[int]], type_: str) -> np.ndarray:
+def as_doubles(matrix: np.ndarray, type_: str) -> np.ndarray:
     """Bit patterns as the numbers they stand for. tf32 ignores the low 13 bits of its register."""
-    bits = np.array(matrix, np.uint32)
+    bits = np.asarray(matrix).astype(np.uint32)
     if type_ == "tf32":
         return (bits & 0xFFFFE000).view(np.float32).astype(np.float64)
     if type_ == "f32":

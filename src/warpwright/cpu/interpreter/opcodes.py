@@ -315,13 +315,7 @@ def warp_barrier(m: Match):
 
 @collective("mma", mask=None)
 def matrix_multiply_accumulate(m: Match):
-    words = m.instruction.modifiers
-    if m["shape"] == "m8n8k4" and m["A"] == "f16":
-        raise ValueError("mma.m8n8k4 of f16 is not in the interpreter")
-    if any(word.startswith(("sp", "block_scale")) for word in words):
-        raise ValueError("sparse and block-scaled products are not in the interpreter")
-    return matrix.multiply_accumulate(m["shape"], m["D"], m["A"], m["B"], m["C"], satfinite=bool(m.get("satfinite")),
-                                      bit_op=m.get("op") or "")
+    return matrix.mma(m)
 
 
 @collective("ldmatrix", "stmatrix", mask=None)
