@@ -18,6 +18,7 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 
+LARGE = 40_000  # lines of optimised IR above which code is generated with less care, to save time
 FRAME_BYTES, CTA_BYTES, WORKER_BYTES = 192, 344, 96
 
 _SWITCH = {  # host → (lines of assembly, bytes of a fresh fiber's saved state, slots of its argument, entry and return address in it)
@@ -102,15 +103,18 @@ def runtime_ir(fibers: bool) -> str:
     return text
 
 
-def host_machine() -> llvm.TargetMachine:
-    """A new LLVM target machine of this host, with 512-bit vectors where it has them. (An engine owns the one it is given.)"""
+def host_machine(level: int = 2) -> llvm.TargetMachine:
+    """A new LLVM target machine of this host, with 512-bit vectors where it has them. (An engine owns the one it is given.)
+
+    level: how well it generates code, 0 to 2.
+    """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()
     features = llvm.get_host_cpu_features()
     flags = features.flatten() + (",-prefer-256-bit" if features.get("avx512f") else "")
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=flags, opt=2, jit=True, codemodel="jitdefault", reloc="default")
+        cpu=llvm.get_host_cpu_name(), features=flags, opt=level, jit=True, codemodel="jitdefault", reloc="default")
 
 
 @cache
@@ -156,7 +160,15 @@ def compile_ir(ir: str) -> bytes:
     options.loop_vectorization = False
     options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
+    # Registers out of memory first: the pipeline would join the blocks that `codegen.control` keeps short for this pass.
+    promotion = llvm.create_new_function_pass_manager()
+    promotion.add_sroa_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            promotion.run(function, builder)
     builder.getModulePassManager().run(module, builder)
+    if ir.count("\n") > LARGE and str(module).count("\n") > LARGE:
+        machine = host_machine(level=1)
     return machine.emit_object(module)
 
 

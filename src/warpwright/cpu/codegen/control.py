@@ -16,6 +16,8 @@ from warpwright.cpu.codegen.faults import fault
 from warpwright.cpu.codegen.lowering import emit
 
 TIMEOUT = 4
+LONG = 1000  # lines of an LLVM block; putting stack slots into registers takes time that grows with its square
+MOST_CHECKED = 1000  # instructions of a block up to which its checks are taken out of its line, at the price of a second copy
 
 
 class Control:
@@ -31,13 +33,14 @@ class Control:
         if self.frontier.partial[0]:
             gated.add(0)
         self.gates = sorted(gated)
-        self.after = {gate: f"G{other}" for gate, other in zip(self.gates, self.gates[1:], strict=False)}
+        self.slots = self.share()
+        self.beyond = dict.fromkeys(self.gates, 0)  # gate → where lanes may wait, beyond it, when the warp looks there (a bit set)
 
     def write(self) -> None:
         """All blocks of the function, `exit` at the end. The caller jumps to `start`."""
         e, frontier = self.e, self.frontier
-        for position in self.gates:
-            e.alloca(f"mask {position}", "i32", "0")
+        for number in sorted(set(self.slots.values())):
+            e.alloca(f"mask {number}", "i32", "0")
         e.start("start")
         if e.lanes.all_partial:
             lanes = e.ins(f"load i32, ptr {e.frame_field(72)}")
@@ -46,7 +49,7 @@ class Control:
             bit = e.ins(f"shl i32 1, {short}")
             some = e.ins(f"sub i32 {bit}, 1")
             mask = e.ins(f"select i1 {whole}, i32 -1, i32 {some}")
-            self.add(0, mask)
+            self.add(0, mask, 0)
             e.do("br label %G0")
         else:
             e.do("br label %F0")
@@ -60,21 +63,48 @@ class Control:
 
     # ── masks of waiting lanes ───────────────────────────────────────────────────────────────────────────────────
 
-    def slot(self, position: int) -> str:
-        return self.e.alloca(f"mask {position}", "i32", "0")
+    def share(self) -> dict[int, int]:
+        """Gate → number of the slot of its mask. Gates where lanes never wait at the same time share one: LLVM's time grows with
+        blocks × slots."""
+        together = dict.fromkeys(self.gates, 0)
+        for position, pending in enumerate(self.frontier.pending):
+            waiting = pending
+            for target in self.flow.successors[position]:
+                waiting |= 1 << target if target in together else 0
+            for gate in bits_of(waiting):
+                together[gate] |= waiting
+        slots: dict[int, int] = {}
+        for gate, others in together.items():
+            taken = {slots[other] for other in bits_of(others) if other in slots}
+            slots[gate] = next(number for number in range(len(taken) + 1) if number not in taken)
+        return slots
 
-    def add(self, position: int, mask: str) -> None:
-        """Let lanes wait at a block."""
+    def slot(self, position: int) -> str:
+        return self.e.alloca(f"mask {self.slots[position]}", "i32", "0")
+
+    def add(self, position: int, mask: str, waiting: int) -> None:
+        """Let lanes wait at a block; `waiting` is the set of blocks where some may wait already."""
         e = self.e
-        before = e.ins(f"load i32, ptr {self.slot(position)}")
-        e.do(f"store i32 {e.ins(f'or i32 {before}, {mask}')}, ptr {self.slot(position)}")
+        if waiting >> position & 1:
+            before = e.ins(f"load i32, ptr {self.slot(position)}")
+            mask = e.ins(f"or i32 {before}, {mask}")
+        e.do(f"store i32 {mask}, ptr {self.slot(position)}")
+
+    def next_gate(self, waiting: int) -> str:
+        """The label from where on the warp looks for the first block of a set that has lanes waiting."""
+        if not waiting:
+            return "exit"
+        first = waiting & -waiting
+        position = first.bit_length() - 1
+        self.beyond[position] |= waiting ^ first
+        return f"G{position}"
 
     def gate(self, position: int) -> None:
         e, frontier = self.e, self.frontier
         e.start(f"G{position}")
         mask = e.ins(f"load i32, ptr {self.slot(position)}")
         none = e.ins(f"icmp eq i32 {mask}, 0")
-        e.do(f"br i1 {none}, label %{self.after.get(position, 'exit')}, label %H{position}")
+        e.do(f"br i1 {none}, label %{self.next_gate(self.beyond[position])}, label %H{position}")
         e.start(f"H{position}")
         if not frontier.partial[position]:
             e.do(f"store i32 0, ptr {self.slot(position)}")
@@ -98,7 +128,7 @@ class Control:
             e.do(f"store i32 0, ptr {self.slot(position)}")
         mask = e.mask
         if which == "F":
-            checked = checks.plan(e, block.ops)
+            checked = checks.plan(e, block.ops) if len(block.ops) <= MOST_CHECKED else checks.Plan({}, set())
             self.straight(position, checked, trusting=True)
             self.end(position, mask)
             if checked.before:
@@ -114,7 +144,13 @@ class Control:
         e, block, mask = self.e, self.flow.blocks[position], self.e.mask
         at = 0 if trusting else min(checked.before, default=0)
         entering = not trusting and bool(checked.before)
+        written = len(e.lines)
         while at < len(block.ops):
+            if len(e.lines) > written + LONG:
+                on = e.label("more")
+                e.do(f"br label %{on}")
+                e.start(on)
+                written = len(e.lines)
             group = self.groups.get((position, at)) if mask is None else None
             if at in checked.before:
                 if trusting:
@@ -175,9 +211,9 @@ class Control:
             yes = e.ins(f"and i32 {bits}, {mask}")
             no = e.ins(f"xor i32 {yes}, {mask}")
         if min(taken, other) == EXIT or taken == other:
-            self.scatter(position, [(target, lanes) for target, lanes in ((taken, yes), (other, no)) if target != EXIT])
+            self.scatter(position, [(target, lanes) for target, lanes in ((taken, yes), (other, no)) if target != EXIT], mask)
             return
-        self.scatter(position, [(taken, yes), (other, no)])
+        self.scatter(position, [(taken, yes), (other, no)], mask)
 
     def switch(self, position: int, mask: str | None) -> None:
         e, block = self.e, self.flow.blocks[position]
@@ -198,25 +234,29 @@ class Control:
             for i, target in enumerate(targets):
                 bits = e.to_bits(e.icmp("eq", "i32", index, e.k("i32", i)))
                 found.append((target, bits if mask is None else e.ins(f"and i32 {bits}, {mask}")))
-        self.scatter(position, [pair for pair in found if pair[0] != EXIT])
+        self.scatter(position, [pair for pair in found if pair[0] != EXIT], mask)
 
-    def scatter(self, position: int, parts: list[tuple[int, str]]) -> None:
-        """Let lanes wait at several blocks, and go to the first block where any wait."""
+    def scatter(self, position: int, parts: list[tuple[int, str]], mask: str | None) -> None:
+        """Let lanes wait at several blocks, and go to the first block where any wait. `mask` is of the lanes that ran this block."""
         e = self.e
-        for target, mask in parts:
-            self.add(target, mask)
+        waiting = self.waiting(position, mask)
+        for target, lanes in parts:
+            self.add(target, lanes, waiting)
+            waiting |= 1 << target
         self.polls(position, [target for target, _ in parts])
         behind = sorted({target for target, _ in parts if target <= position})
         for target in behind:
-            waiting = e.ins(f"load i32, ptr {self.slot(target)}")
+            there = e.ins(f"load i32, ptr {self.slot(target)}")
             some, none = e.label("back"), e.label("on")
-            e.do(f"br i1 {e.ins(f'icmp ne i32 {waiting}, 0')}, label %{some}, label %{none}")
+            e.do(f"br i1 {e.ins(f'icmp ne i32 {there}, 0')}, label %{some}, label %{none}")
             e.start(some)
             e.do(f"br label %H{target}")
             e.start(none)
-        ahead = set(bits_of(self.frontier.pending[position])) | {target for target, _ in parts if target > position}
-        first = min((p for p in ahead if p > position), default=None)
-        e.do(f"br label %{'exit' if first is None else f'G{first}'}")
+        e.do(f"br label %{self.next_gate(waiting >> position + 1 << position + 1)}")
+
+    def waiting(self, position: int, mask: str | None) -> int:
+        """Where lanes may wait while those of `mask` run a block: nowhere if they are all."""
+        return 0 if mask is None else self.frontier.pending[position]
 
     def leave(self, position: int, target: int, mask: str | None) -> None:
         """All lanes that ran this block go to one target (EXIT: they end)."""
@@ -228,17 +268,12 @@ class Control:
             return
         waiting = self.frontier.pending[position]
         if target == EXIT:
-            first = min(bits_of(waiting), default=None)
-            e.do(f"br label %{'exit' if first is None else f'G{first}'}")
+            e.do(f"br label %{self.next_gate(waiting)}")
             return
-        if not self.frontier.partial[target]:  # whoever waits there, and these, are all
-            self.add(target, mask)
-            first = min(p for p in (*bits_of(waiting), target))
-            e.do(f"br label %G{first}")
-            return
-        self.add(target, mask)
-        if waiting >> target & 1 or any(p < target for p in bits_of(waiting)):
-            e.do(f"br label %G{min((*bits_of(waiting), target))}")
+        self.add(target, mask, waiting)
+        # A block that is never partial: whoever waits there, and these, are all.
+        if not self.frontier.partial[target] or waiting & (2 << target) - 1:
+            e.do(f"br label %{self.next_gate(waiting | 1 << target)}")
         else:
             e.do(f"br label %P{target}")
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, field
+from functools import cache
 
 from warpwright.cpu.codegen.emitter import Host
 
@@ -72,7 +73,14 @@ _K_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8
 
 
 def mma_helper(slots: dict, host: Host) -> Helper:
+    """The function of an mma.sync's slots; see `_mma_helper`."""
+    return _mma_helper(tuple((name, slots.get(name)) for name in ("shape", "A", "B", "C", "D", "satfinite")), host)
+
+
+@cache
+def _mma_helper(named: tuple, host: Host) -> Helper:
     """The function of an mma.sync's slots (shape, A, B, C, D, satfinite): (a…, b…, c…) → d…, one <32 x T> a register."""
+    slots = dict(named)
     a_type, b_type, c_type = slots["A"], slots["B"], slots["C"]
     k = int(re.fullmatch(r"m16n8k(\d+)", slots["shape"])[1])  # type: ignore[index]
     halves = k * _K_BITS[a_type] // 128  # registers of A (for each row half) and of B
