@@ -40,6 +40,22 @@ def train(
         show(results)
 
 
+@app.command(name="compile")
+def compile_time(
+    shape: Annotated[list[str] | None, typer.Option(help="arithmetic, branches, unrolled, gathers or mma. Repeatable (default: all).")] = None,
+    size: Annotated[list[int] | None, typer.Option(help="Instructions of the kernel. Repeatable (default: 100, 1000, 10000).", min=8)] = None,
+    repeats: Annotated[int, typer.Option(help="Processes that start warm, of each kernel.", min=1)] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a kernel.")] = False,
+) -> None:
+    """Time from PTX text to the end of the first launch, with an empty object cache and with a warm one."""
+    from warpwright.cli import compile_time
+
+    unknown = [name for name in shape or () if name not in compile_time.SHAPES]
+    if unknown:
+        raise typer.BadParameter(f"there is no shape '{unknown[0]}'; there are: {', '.join(compile_time.SHAPES)}")
+    compile_time.run(shape or list(compile_time.SHAPES), sorted(size or [100, 1000, 10000]), repeats, as_json)
+
+
 def measure(chosen: Any, steps: int, seed: int) -> dict[str, Any]:
     """Tokens a second of both kinds of kernels, from the median times of steps taken in turn; and where the time of the PTX steps goes."""
     import torch

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import weakref
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from warpwright import ptx
-from warpwright.cpu.launch import FastBackend, Kernel, Module
+from warpwright.cpu import runtime
+from warpwright.cpu.launch import FastBackend, Kernel, Module, head_of
 from warpwright.cpu.memory import UNCHECKED, DeviceBuffer, Extent, locate
 from warpwright.cpu.parts import PARTS
 from warpwright.cpu.pool import host_threads
@@ -94,13 +96,18 @@ class Device:
         of Numba's `cuda.compile_ptx`.
         """
         if isinstance(source, tree.Module):
-            module = source
-        elif isinstance(source, Path):
-            module = ptx.parse(text_of(source.read_bytes()), file=str(source))
-        else:
-            module = ptx.parse(text_of(source))
+            ptx.verify(source)
+            return Module(self, source, str(source), lambda: source)
+        file = str(source) if isinstance(source, Path) else None
+        text = text_of(source.read_bytes() if isinstance(source, Path) else source)
+        key = runtime.cache_key("head", text, file or "")
+        cached = runtime.load_cached(key)
+        if cached is not None:  # seen, and judged legal, before
+            return Module(self, pickle.loads(cached[0]), text, lambda: ptx.parse(text, file=file))
+        module = ptx.parse(text, file=file)
         ptx.verify(module)
-        return Module(self, module)
+        runtime.store_cached(key, pickle.dumps(head_of(module)), {})
+        return Module(self, module, text, lambda: module)
 
     def alloc(self, nbytes: int, name: str = "buffer") -> DeviceBuffer:
         """Memory of `nbytes` bytes, 256-byte aligned, not initialised; legal in every later launch until it is freed."""

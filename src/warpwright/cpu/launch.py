@@ -7,7 +7,8 @@ import math
 import numbers
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -117,18 +118,28 @@ def parameters_of(function: tree.Function) -> tuple[list[Parameter], struct.Stru
     return parameters, struct.Struct(layout)
 
 
-class Module:
-    """A loaded PTX module: `module["name"]` is a kernel, `module.variables` its `.global` and `.const` memory by name."""
+def head_of(module: tree.Module) -> tree.Module:
+    """A module without what is in its functions' bodies: enough to place its variables and launch its kernels once they are compiled."""
+    return replace(module, items=tuple(replace(item, body=()) if isinstance(item, tree.Function) and item.body is not None else item
+                                       for item in module.items))
 
-    def __init__(self, device: Device, module: tree.Module):
-        self.device, self.tree = device, module
-        self.text = str(module)
+
+class Module:
+    """A loaded PTX module: `module["name"]` is a kernel, `module.variables` its `.global` and `.const` memory by name.
+
+    head: the module, with or without its functions' bodies (see `head_of`). text: its source, which names it in the object cache. whole:
+    gives the module with the bodies.
+    """
+
+    def __init__(self, device: Device, head: tree.Module, text: str, whole: Callable[[], tree.Module]):
+        self.device, self.head, self.text = device, head, text
+        self._whole, self._tree = whole, None
         self.variables = self._place_variables()
         self._kernels: dict[str, Kernel] = {}
 
     def __getitem__(self, name: str) -> Kernel:
         if name not in self._kernels:
-            functions = self.tree.kernels
+            functions = self.head.kernels
             if name not in functions:
                 raise LaunchError(f"the module has no kernel '{name}'; it has: {', '.join(functions) or 'none'}")
             self._kernels[name] = Kernel(self, functions[name])
@@ -137,12 +148,19 @@ class Module:
     @property
     def kernels(self) -> list[str]:
         """The names of the kernels."""
-        return list(self.tree.kernels)
+        return list(self.head.kernels)
+
+    @property
+    def tree(self) -> tree.Module:
+        """The module as a tree, parsed when it is first asked for."""
+        if self._tree is None:
+            self._tree = self._whole()
+        return self._tree
 
     def _place_variables(self) -> dict[str, memory.DeviceBuffer]:
         """Memory for the module's `.global` and `.const` variables, initialised."""
-        space = variables.Space(self.tree)
-        for item in self.tree.items:
+        space = variables.Space(self.head)
+        for item in self.head.items:
             if isinstance(item, tree.Variable) and item.space in ("global", "const") and item.linkage != "extern":
                 space.module_variable(item.name)
         initial = space.initial_globals()

@@ -121,11 +121,14 @@ def host_machine(level: int = 2) -> llvm.TargetMachine:
 def engine_version() -> str:
     """A digest of everything that decides what machine code a kernel becomes: our sources, LLVM, the host's processor."""
     digest = hashlib.sha256()
-    root = Path(__file__).parent.parent
+    root = os.path.dirname(os.path.dirname(__file__))
     for room in ("cpu", "ptx"):
-        for path in sorted((root / room).rglob("*")):
-            if path.suffix in (".py", ".ll"):
-                digest.update(path.read_bytes())
+        for folder, inner, names in os.walk(os.path.join(root, room)):
+            inner.sort()
+            for name in sorted(names):
+                if name.endswith((".py", ".ll")):
+                    with open(os.path.join(folder, name), "rb", buffering=0) as file:
+                        digest.update(file.read())
     digest.update(repr((llvmlite.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), amx_permitted())).encode())
     return digest.hexdigest()
 
@@ -140,14 +143,18 @@ def amx_permitted() -> bool:
 
 
 class Code:
-    """Machine code of one kernel for one block shape. `run` is the worker's loop, called with (worker, launch)."""
+    """Machine code, loaded. `address` is that of the function `main`: of a kernel, the worker's loop, called with (worker, launch)."""
 
-    def __init__(self, object_code: bytes):
+    def __init__(self, object_code: bytes, main: str = "run"):
         self._module = llvm.parse_assembly("")
         self._engine = llvm.create_mcjit_compiler(self._module, host_machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
         self._engine.finalize_object()
-        self.address = self._engine.get_function_address("run")
+        self.address = self.function(main)
+
+    def function(self, name: str) -> int:
+        """A function's address."""
+        return self._engine.get_function_address(name)
 
 
 def compile_ir(ir: str) -> bytes:
@@ -343,17 +350,22 @@ class PoolCode:
     """The host threads' code: `serve`, `launch` and `close`, which take a pool's address (see the IR above)."""
 
     def __init__(self):
-        machine = host_machine()
-        x86 = "x86" in machine.triple
-        text = _POOL_IR.replace("FUTEX", "202" if x86 else "98")
-        text = text.replace("PAUSE", 'call void asm sideeffect "pause", ""()' if x86 else 'call void asm sideeffect "yield", ""()')
-        module = llvm.parse_assembly(text)
-        module.verify()
-        self._engine = llvm.create_mcjit_compiler(module, machine)
-        self._engine.finalize_object()
+        key = cache_key("pool")
+        cached = load_cached(key)
+        if cached is None:
+            machine = host_machine()
+            x86 = "x86" in machine.triple
+            text = _POOL_IR.replace("FUTEX", "202" if x86 else "98")
+            text = text.replace("PAUSE", 'call void asm sideeffect "pause", ""()' if x86 else 'call void asm sideeffect "yield", ""()')
+            module = llvm.parse_assembly(text)
+            module.verify()
+            module.triple = machine.triple
+            cached = machine.emit_object(module), {}
+            store_cached(key, *cached)
+        self._code = Code(cached[0], "launch")
 
         def function(name, *arguments):
-            return ctypes.CFUNCTYPE(None, *arguments)(self._engine.get_function_address(name))
+            return ctypes.CFUNCTYPE(None, *arguments)(self._code.function(name))
 
         pointer, word = ctypes.c_void_p, ctypes.c_int32
         self.serve = function("serve", pointer, word, word, word)
