@@ -50,12 +50,29 @@ def _call(e: Emitter, op: Op, name: str, convention: str, operands: str, slots: 
     registers = [register for letter in operands for register in _registers(op, letter)]
     kinds = [products.register_kind(type_) for type_ in types]
     kind = products.register_kind(str(slots.get("D") or "f16"))
-    result_type = "{ " + ", ".join([f"<32 x {kind}>"] * len(_registers(op, "d"))) + " }"
+    count = len(_registers(op, "d"))
     with e.shape(32):
         given = ", ".join(f"<32 x {kind}> {e.value(register, kind)}" for register, kind in zip(registers, kinds, strict=True))
-    result = e.ins(f"call {convention}{result_type} {name}({given})")
+    # Results come back through one place: returned, LLVM would keep a place on the stack for each call.
+    place = e.alloca(f"products {count} {kind}", f"[{count} x <32 x {kind}>], align 64")
+    if name + ".to" not in e.helpers:
+        e.helpers[name + ".to"] = _through_memory(name, convention, kinds, kind, count)
+    e.do(f"call void {name}.to(ptr {place}, {given})")
     for i, register in enumerate(_registers(op, "d")):
-        e.write(op, register, e.ins(f"extractvalue {result_type} {result}, {i}"), kind, 32)
+        at = e.ins(f"getelementptr <32 x {kind}>, ptr {place}, i64 {i}")
+        e.write(op, register, e.ins(f"load <32 x {kind}>, ptr {at}, align 64"), kind, 32)
+
+
+def _through_memory(name: str, convention: str, kinds: list[str], kind: str, count: int) -> str:
+    """`NAME.to`: a product that stores its `count` results, <32 x kind> each."""
+    arguments = ", ".join(f"<32 x {given}> %a{i}" for i, given in enumerate(kinds))
+    result_type = "{ " + ", ".join([f"<32 x {kind}>"] * count) + " }"
+    lines = [f"define internal void {name}.to(ptr noalias %out, {arguments}) noinline nounwind {{",
+             f"  %r = call {convention}{result_type} {name}({arguments})"]
+    for i in range(count):
+        lines += [f"  %v{i} = extractvalue {result_type} %r, {i}", f"  %p{i} = getelementptr <32 x {kind}>, ptr %out, i64 {i}",
+                  f"  store <32 x {kind}> %v{i}, ptr %p{i}, align 64"]
+    return "\n".join([*lines, "  ret void", "}", ""])
 
 
 def _registers(op: Op, name: str) -> tuple:

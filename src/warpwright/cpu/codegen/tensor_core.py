@@ -58,7 +58,7 @@ class _Writer:
         for i, result in enumerate(results):
             current = self.ins(f"insertvalue {helper.result} {current}, {kind} {result}, {i}")
         parameters = ", ".join(f"{kind} %{name}" for kind, _, name in (parameter.partition(" ") for parameter in helper.parameters))
-        head = f"define internal fastcc {helper.result} {helper.name}({parameters}) noinline nounwind {{"
+        head = f"define internal fastcc {helper.result} {helper.name}({parameters}) alwaysinline nounwind {{"
         helper.text = "\n".join([head, *self.lines, f"  ret {helper.result} {current}", "}", ""])
         return helper
 
