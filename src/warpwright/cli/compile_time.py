@@ -79,7 +79,8 @@ def gathers(n: int) -> Iterator[str]:
 def mma(n: int) -> Iterator[str]:
     """A warp's matrix products, two in three instructions."""
     for i in range(n // 6):
-        yield f"  ld.shared.v4.u32 {{%r10, %r11, %r12, %r13}}, [%r4+{16 * (i % 64)}];\n  ld.shared.v2.u32 {{%r14, %r15}}, [%r4+{16 * (i % 64) + 1024}];"
+        yield (f"  ld.shared.v4.u32 {{%r10, %r11, %r12, %r13}}, [%r4+{16 * (i % 64)}];\n"
+               f"  ld.shared.v2.u32 {{%r14, %r15}}, [%r4+{16 * (i % 64) + 1024}];")
         for k in range(10, 42, 8):
             sums = f"{{%f{k}, %f{k + 1}, %f{k + 2}, %f{k + 3}}}"
             yield (f"  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {sums}, {{%r10, %r11, %r12, %r13}}, {{%r14, %r15}}, {sums};")
