@@ -133,7 +133,8 @@ class Module:
 
     def __init__(self, device: Device, head: tree.Module, text: str, whole: Callable[[], tree.Module]):
         self.device, self.head, self.text = device, head, text
-        self._whole, self._tree = whole, None
+        self._whole = whole
+        self._tree: tree.Module | None = None
         self.variables = self._place_variables()
         self._kernels: dict[str, Kernel] = {}
 
