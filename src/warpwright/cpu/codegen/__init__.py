@@ -24,6 +24,7 @@ from warpwright.cpu.codegen import (  # noqa: F401  each registers its lowerings
     synchronise,
     video,
     warp,
+    wgmma,
 )
 from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter, Host
 from warpwright.ptx import tree
@@ -85,13 +86,15 @@ def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int]
     e = Emitter(program, flow, lanes, options.host or detect_host(), late=options.late, exact_mma=options.exact_mma)
     spinning = _spins(flow)
     groups = mma_group.plan(e)
+    wgmma.plan(e)
     control.registers(e)
     control.Control(e, spinning, groups).write()
     body = [*e.entry, "  br label %start", *e.lines, "  ret void"]
     text = ["define internal void @warp(ptr noalias %frame) {", "entry:", *body, "}"]
     parts = [_with_attributes("\n".join(text)), *(_with_attributes(helper) for helper in e.helpers.values()), *e.declarations.values(),
              'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }',
-             '!0 = !{!"branch_weights", i32 100000, i32 1}']
+             '!0 = !{!"branch_weights", i32 100000, i32 1}',
+             '!1 = !{!"branch_weights", i32 1, i32 100000}']
     threads = block[0] * block[1] * block[2]
     barriers = threads > 32 and any(op.opcode in ("bar", "barrier") for b in flow.blocks for op in b.ops)
     initial = space.initial_globals()

@@ -5,7 +5,7 @@ It shares no arithmetic with the compiler. Where the ISA leaves a result open, t
 
 from __future__ import annotations
 
-from warpwright.cpu.interpreter import barrier, mbarrier, memory_access, opcodes  # noqa: F401  each registers its instructions
+from warpwright.cpu.interpreter import barrier, mbarrier, memory_access, opcodes, wgmma  # noqa: F401  each registers its instructions
 from warpwright.cpu.interpreter.machine import Launch
 from warpwright.cpu.interpreter.memory import GlobalMemory
 from warpwright.cpu.interpreter.program import Program, size_of

@@ -4,12 +4,14 @@ Slots: shape (m16n8k16 …), alayout and blayout (row, col), A, B, C, D the elem
 for ldmatrix and stmatrix num (x1 x2 x4), trans (a flag), space, T. wmma and wgmma have an action slot (load_a … mma; mma_async fence …).
 Operands: d, a, b, c are vectors of registers, one warp's fragments; mma.sp adds e (metadata) and f (its selector); ldmatrix: d, a (the
 address); stmatrix: a (the address), b.
+wgmma: d, a and b (descriptors, or a four registers), metadata and selector where it is sparse, scale_d, scale_a, scale_b, trans_a, trans_b.
 
 The type function `fragment(X)` gives the length and register type of operand X: a lane holds (elements · bits) / (32 · 32) registers of
 b32, several elements packed in each; f32, s32 and f64 accumulators are one element a register of that type. `rows(T)` does so for
 ldmatrix."""
 
 import re
+from collections.abc import Callable, Iterator
 
 from warpwright.ptx.isa.table import TYPE_FUNCTIONS, Match, declare
 
@@ -212,37 +214,47 @@ def _n(k: int, step: int = 8, last: int = 256) -> str:
     return "|".join(f"m64n{n}k{k}" for n in range(step, last + 1, step))
 
 
-_INT_N = "|".join(f"m64n{n}k@" for n in (8, 16, 24, *range(32, 257, 16)))
+def _int_n(k: int) -> str:
+    return "|".join(f"m64n{n}k{k}" for n in (8, 16, 24, *range(32, 257, 16)))
+
+
 _TRANSPOSED = "scale_d:pred, scale_a:imm, scale_b:imm"
 
 
 def _check_wgmma(match: Match) -> str | None:
+    wide = match.get("A") in ("f16", "bf16", "tf32")  # a row's metadata come from two lanes of four, not from all
     for value in match.values:
         number = getattr(value.operand, "value", None)
         if value.name in ("scale_a", "scale_b") and number not in (1, -1):
             return f"{value.name} is 1 or -1, not {number}"
         if value.name in ("trans_a", "trans_b") and number not in (0, 1):
             return f"{value.name} is 0 or 1, not {number}"
+        if value.name == "selector" and number not in ((0, 1) if wide else (0,)):
+            return f"the selector says which lanes hold the metadata, {'0 or 1' if wide else 'here 0'}, not {number}"
     return None
 
 
-def _wgmma(modifiers: str, more: str, trans: bool = False):
+def _wgmma(step: int, shapes: Callable[[int], str], rest: str, more: str, trans: bool = False) -> Iterator[tuple]:
+    """The forms of one line of types: dense with `step` values of k, sparse with twice as many; a from registers or from shared memory."""
     accumulator = "+d:wgmma_fragment(D)"  # read where scale_d is true
-    yield modifiers, f"{accumulator}, a:4*b32, b:b64, {more}" + (", trans_b:imm" if trans else ""), "@sm_90a@ptx8.0", "", _check_wgmma
-    yield (modifiers, f"{accumulator}, a:b64, b:b64, {more}" + (", trans_a:imm, trans_b:imm" if trans else ""), "@sm_90a@ptx8.0", "",
-           _check_wgmma)
+    for sparse in (False, True):
+        modifiers = f"action:{{mma_async}} {'sp ' if sparse else ''}sync aligned shape:{{{shapes(2 * step if sparse else step)}}} {rest}"
+        extra = ", metadata:b32, selector:imm, " if sparse else ", "
+        needs = "@sm_90a@ptx8.2" if sparse else "@sm_90a@ptx8.0"
+        yield modifiers, f"{accumulator}, a:4*b32, b:b64{extra}{more}" + (", trans_b:imm" if trans else ""), needs, "", _check_wgmma
+        yield (modifiers, f"{accumulator}, a:b64, b:b64{extra}{more}" + (", trans_a:imm, trans_b:imm" if trans else ""), needs, "",
+               _check_wgmma)
 
 
-_ASYNC = "action:{mma_async} sync aligned"
 declare(
     "wgmma", "d = a · b (+ d if scale_d) by a warp group of 128 threads, asynchronously; "
     "a and b are descriptors of shared memory, or a registers",
-    *_wgmma(f"{_ASYNC} shape:{{{_n(16)}}} D:{{f16|f32}} A:{{f16}} B:{{f16}}", _TRANSPOSED, trans=True),
-    *_wgmma(f"{_ASYNC} shape:{{{_n(16)}}} D:{{f32}} A:{{bf16}} B:{{bf16}}", _TRANSPOSED, trans=True),
-    *_wgmma(f"{_ASYNC} shape:{{{_n(8)}}} D:{{f32}} A:{{tf32}} B:{{tf32}}", _TRANSPOSED),
-    *_wgmma(f"{_ASYNC} shape:{{{_n(32)}}} D:{{f16|f32}} A:{{e4m3|e5m2}} B:{{e4m3|e5m2}}", _TRANSPOSED),
-    *_wgmma(f"{_ASYNC} shape:{{{_INT_N.replace('@', '32')}}} satfinite? D:{{s32}} A:{{u8|s8}} B:{{u8|s8}}", "scale_d:pred"),
-    *_wgmma(f"{_ASYNC} shape:{{{_INT_N.replace('@', '256')}}} D:{{s32}} A:{{b1}} B:{{b1}} op:{{and}} popc", "scale_d:pred"),
+    *_wgmma(16, _n, "D:{f16|f32} A:{f16} B:{f16}", _TRANSPOSED, trans=True),
+    *_wgmma(16, _n, "D:{f32} A:{bf16} B:{bf16}", _TRANSPOSED, trans=True),
+    *_wgmma(8, _n, "D:{f32} A:{tf32} B:{tf32}", _TRANSPOSED),
+    *_wgmma(32, _n, "D:{f16|f32} A:{e4m3|e5m2} B:{e4m3|e5m2}", _TRANSPOSED),
+    *_wgmma(32, _int_n, "satfinite? D:{s32} A:{u8|s8} B:{u8|s8}", "scale_d:pred"),
+    *list(_wgmma(256, _int_n, "D:{s32} A:{b1} B:{b1} op:{and} popc", "scale_d:pred"))[:2],
     ("action:{fence|commit_group} sync aligned", "", "@sm_90a@ptx8.0"),
     ("action:{wait_group} sync aligned", "n:imm", "@sm_90a@ptx8.0"),
     effects="warp barrier",
