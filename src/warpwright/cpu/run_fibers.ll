@@ -4,6 +4,8 @@ define void @run(ptr %worker, ptr %launch) {
 entry:
   %lp = getelementptr %worker, ptr %worker, i32 0, i32 10
   store ptr %launch, ptr %lp
+  %late.p = getelementptr %worker, ptr %worker, i32 0, i32 11
+  store ptr null, ptr %late.p
   %fp = getelementptr %worker, ptr %worker, i32 0, i32 5
   %frames = load ptr, ptr %fp
   %ctas.p = getelementptr %worker, ptr %worker, i32 0, i32 6

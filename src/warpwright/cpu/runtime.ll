@@ -6,7 +6,7 @@
 
 %frame = type { ptr, ptr, i64, ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32, i32, i32, ptr, i32, i32, i32, i32, [64 x i8] }
 ; 0 params 1 shared 2 shared_size 3 local 4 launch 5 cta 6 worker 7 ctaid.x 8 ctaid.y 9 ctaid.z 10 warp 11 lanes 12 smid
-; 13 fault_address 14 fault_site 15 fault_lane 16 fault_kind 17 fault_size 18 saved stack pointer 19 waiting (barrier + 1; 0: ready)
+; 13 fault_address 14 fault_site 15 fault_lane 16 fault_kind 17 fault_size 18 saved stack pointer 19 waiting (barrier + 1, 17: at an mbarrier, 0: ready)
 ; 20 barrier result 21 done
 
 %launch = type { i32, i32, i32, i32, i32, i32, i32, i32, ptr, i64, ptr, ptr, ptr, i64, i64, i64, i32, i32, i32, i32, i64, i64, i32, i32, ptr }
@@ -14,8 +14,8 @@
 ; 14 local bytes a warp 15 stack bytes a fiber 16 warps a CTA 17 resident CTAs a worker 18 CTAs taken at once 19 SMs
 ; 20 CTAs in all 21 next CTA 22 fault taken 23 local bytes a thread 24 fault record (a copy of the faulting frame)
 
-%worker = type { ptr, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr }
-; 0 saved stack pointer 1 current fiber 2 fibers 3 fibers alive 4 - 5 frames 6 ctas 7 shared 8 local 9 stacks 10 launch
+%worker = type { ptr, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+; 0 saved stack pointer 1 current fiber 2 fibers 3 fibers alive 4 - 5 frames 6 ctas 7 shared 8 local 9 stacks 10 launch 11 late work (library/async.ll)
 
 %barrier = type { i32, i32, i32, i32, i32 }     ; 0 threads arrived 1 expected (0: all that live) 2 true lanes 3 lanes 4 operation
 %cta = type { i32, i32, ptr, [16 x %barrier], i64 } ; 0 warps alive 1 warps 2 first frame 3 barriers 4 barriers with arrivals
@@ -56,6 +56,49 @@ leave:
 }
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
+; Whether a fiber that waits at an mbarrier can go on: the phase is over, or late work of it can be done.
+define internal i1 @rt_awake(ptr %worker, ptr %frame, i32 %busy) {
+entry:
+  %mbarrier = icmp eq i32 %busy, 17
+  br i1 %mbarrier, label %look, label %no
+look:
+  %at.p = getelementptr i8, ptr %frame, i64 128
+  %at = load ptr, ptr %at.p
+  %wanted.p = getelementptr i8, ptr %frame, i64 136
+  %wanted = load i32, ptr %wanted.p
+  %mode.p = getelementptr i8, ptr %frame, i64 140
+  %mode = load i32, ptr %mode.p
+  %word = load volatile i64, ptr %at
+  %phase64 = lshr i64 %word, 61
+  %phase = trunc i64 %phase64 to i32
+  %parity = icmp eq i32 %mode, 1
+  %mask = select i1 %parity, i32 1, i32 7
+  %x = xor i32 %phase, %wanted
+  %differs = and i32 %x, %mask
+  %passed = icmp ne i32 %differs, 0
+  %key = ptrtoint ptr %at to i64
+  %head = getelementptr %worker, ptr %worker, i32 0, i32 11
+  br i1 %passed, label %yes, label %late
+late:
+  %link = phi ptr [ %head, %look ], [ %node, %next ]
+  %node = load ptr, ptr %link
+  %end = icmp eq ptr %node, null
+  br i1 %end, label %no, label %next
+next:
+  %kind.p = getelementptr i8, ptr %node, i64 8
+  %kind = load i32, ptr %kind.p
+  %key.p = getelementptr i8, ptr %node, i64 16
+  %its = load i64, ptr %key.p
+  %first = icmp eq i32 %kind, 0
+  %same = icmp eq i64 %its, %key
+  %found = and i1 %first, %same
+  br i1 %found, label %yes, label %late
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
 ; Go on with the next fiber that can run; come back when this one can. Everybody waiting is a deadlock.
 define internal void @rt_suspend(ptr %frame) noinline {
 entry:
@@ -80,7 +123,10 @@ scan:
   %done = load i32, ptr %done.p
   %busy = or i32 %wait, %done
   %ready = icmp eq i32 %busy, 0
-  br i1 %ready, label %go, label %more
+  br i1 %ready, label %go, label %check
+check:
+  %awake = call i1 @rt_awake(ptr %worker, ptr %f, i32 %busy)
+  br i1 %awake, label %go, label %more
 more:
   %round = icmp eq i32 %next, %current
   br i1 %round, label %deadlock, label %scan

@@ -401,6 +401,12 @@ def _each_lane(lanes: Lanes, op: Op, width: int):
     return forms.varying(width)
 
 
+@rule("mbarrier")
+def _mbarrier(lanes: Lanes, op: Op, width: int):
+    same = op.slots["action"] in ("test_wait", "try_wait") and all(lanes.of(op.args[name]).uniform for name in "ab")
+    return forms.uniform(width) if same else forms.varying(width)
+
+
 @rule("match")
 def _match(lanes: Lanes, op: Op, width: int):
     return forms.uniform(width) if op.get("op") == "all" or op.get("mode") == "all" else forms.varying(width)

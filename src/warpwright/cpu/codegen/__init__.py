@@ -5,6 +5,7 @@ The IR defines `void @warp(ptr %frame)`, which runs one warp of one CTA to its e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from warpwright.cpu.analysis.flow import Flow
@@ -18,6 +19,7 @@ from warpwright.cpu.codegen import (  # noqa: F401  each registers its lowerings
     floating,
     integer,
     matrix,
+    mbarrier,
     memory,
     mma_group,
     move,
@@ -84,11 +86,13 @@ def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int]
     flow = Flow(program)
     lanes = Lanes(program, flow, block)
     e = Emitter(program, flow, lanes, options.host or detect_host(), late=options.late, exact_mma=options.exact_mma)
-    spinning = _spins(flow)
+    spinning = _spins(flow, _waits)
     groups = mma_group.plan(e)
     wgmma.plan(e)
     control.registers(e)
     control.Control(e, spinning, groups).write()
+    if e.late and "async" in e.helpers:
+        e.do("call void @rt_late_end(ptr %frame)")
     body = [*e.entry, "  br label %start", *e.lines, "  ret void"]
     text = ["define internal void @warp(ptr noalias %frame) {", "entry:", *body, "}"]
     parts = [_with_attributes("\n".join(text)), *(_with_attributes(helper) for helper in e.helpers.values()), *e.declarations.values(),
@@ -96,10 +100,12 @@ def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int]
              '!0 = !{!"branch_weights", i32 100000, i32 1}',
              '!1 = !{!"branch_weights", i32 1, i32 100000}']
     threads = block[0] * block[1] * block[2]
-    barriers = threads > 32 and any(op.opcode in ("bar", "barrier") for b in flow.blocks for op in b.ops)
+    ops = [op for block in flow.blocks for op in block.ops]
+    waiting = any(op.opcode == "mbarrier" and op.slots["action"] in ("test_wait", "try_wait") for op in ops)
+    barriers = waiting or (threads > 32 and any(op.opcode in ("bar", "barrier") for op in ops)) or (e.late and "async" in e.helpers)
     initial = space.initial_globals()
     return Generated(
-        ir="\n".join(parts) + "\n", sites=program.sites, uses_barrier=barriers, spins=bool(spinning),
+        ir="\n".join(parts) + "\n", sites=program.sites, uses_barrier=barriers, spins=bool(_spins(flow, _waits_elsewhere)),
         shared_bytes=space.dynamic_offset if space.dynamic else space.shared_bytes,
         local_bytes=space.local_bytes, stack_bytes=_stack(program), globals=initial)
 
@@ -108,11 +114,11 @@ def _with_attributes(text: str) -> str:
     return "\n".join(line[:-1] + "#0 {" if line.startswith("define") else line for line in text.split("\n"))
 
 
-def _spins(flow: Flow) -> set[int]:
-    """Blocks of loops that wait for other threads: they load strongly, or try to take a lock."""
+def _spins(flow: Flow, waits: Callable[[Op], bool]) -> set[int]:
+    """Blocks of loops that wait for other threads: they load strongly, try to take a lock, or look at an mbarrier."""
     waiting = [False] * len(flow.order)
     for position, block in enumerate(flow.blocks):
-        waiting[position] = flow.cyclic[position] and any(_waits(op) for op in block.ops)
+        waiting[position] = flow.cyclic[position] and any(waits(op) for op in block.ops)
     found: set[int] = set()
     for position, successors in enumerate(flow.successors):
         for target in successors:
@@ -122,13 +128,18 @@ def _spins(flow: Flow) -> set[int]:
 
 
 def _waits(op: Op) -> bool:
+    return op.opcode == "mbarrier" or _waits_elsewhere(op)
+
+
+def _waits_elsewhere(op: Op) -> bool:
+    """Whether it may wait for threads of other CTAs, which then have to be resident."""
     if op.opcode == "ld":
         return op.get("sem") in ("volatile", "relaxed", "acquire") or op.get("cop") == "cv" or bool(op.get("mmio"))
     if op.opcode == "atom":
         b = op.args.get("b")
         fixed = isinstance(b, Imm)
         return op.get("op") == "exch" or (fixed and (op.get("op") == "cas" or b.value == 0))  # type: ignore[union-attr]
-    return op.opcode == "nanosleep" or op.opcode == "mbarrier"
+    return op.opcode == "nanosleep"
 
 
 def _stack(program: Program) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from warpwright.cpu.analysis.program import Op, Reg, Vec
 from warpwright.cpu.codegen import address as addressing
-from warpwright.cpu.codegen import floating
+from warpwright.cpu.codegen import bulk_copy, floating
 from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter
 from warpwright.cpu.codegen.lowering import effect
 from warpwright.cpu.codegen.memory import Element, element_of
@@ -30,7 +30,8 @@ def _is_float(type_: str) -> bool:
 @effect("atom", "red")
 def _atom(e: Emitter, op: Op) -> None:
     if op.get("async"):
-        e.fail(op, "asynchronous reductions are not there yet")
+        bulk_copy.reduce(e, op)
+        return
     element = element_of(op, "b")
     address = addressing.resolve(e, op)
     target = op.args.get("d")
@@ -132,7 +133,7 @@ def _function(e: Emitter, op: Op, element: Element, space: str, checked: bool, w
                  f"  %v{i} = load {kind}, ptr %j{i}\n  %p{i} = getelementptr i8, ptr %host, i64 {i * element.size}\n")
         if op.slots["op"] == "cas":
             body += f"  %n{i} = getelementptr {kind}, ptr %new, i32 %lane\n  %w{i} = load {kind}, ptr %n{i}\n"
-        body += _step(e, op, kind, i, order, plain=space == "shared")
+        body += step(e, op, kind, i, order, plain=space == "shared")
         if wanted:
             body += (f"  %o{i} = getelementptr i8, ptr %old, i64 {i * row}\n  %q{i} = getelementptr {kind}, ptr %o{i}, i32 %lane\n"
                      f"  store {kind} %r{i}, ptr %q{i}\n")
@@ -140,12 +141,12 @@ def _function(e: Emitter, op: Op, element: Element, space: str, checked: bool, w
                                 attributes="cold" if checked else "")
 
 
-def _step(e: Emitter, op: Op, kind: str, i: int, order: str, plain: bool) -> str:
+def step(e: Emitter, op: Op, kind: str, i: int, order: str, plain: bool) -> str:
     """One lane's operation on %p with %v (and %w): the old value in %r."""
     name, type_ = op.slots["op"], op.slots["T"]
     if name == "cas":
         fail = {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
-        whole = f"i{8 * max(1, _size(kind))}"
+        whole = f"i{8 * max(1, size_of(kind))}"
         cast = whole != kind
         text = f"  %vb{i} = bitcast {kind} %v{i} to {whole}\n  %wb{i} = bitcast {kind} %w{i} to {whole}\n"
         text += f"  %x{i} = cmpxchg ptr %p{i}, {whole} %vb{i}, {whole} %wb{i} {order} {fail}\n"
@@ -161,9 +162,9 @@ def _step(e: Emitter, op: Op, kind: str, i: int, order: str, plain: bool) -> str
     new = _float_result(e, op, kind, f"%r{i}", f"%v{i}", i)
     if plain:
         return f"  %r{i} = load {kind}, ptr %p{i}\n{new}  store {kind} %s{i}, ptr %p{i}\n"
-    whole = f"i{8 * _size(kind)}"
+    whole = f"i{8 * size_of(kind)}"
     fail = {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
-    return (f"  %f{i} = load atomic {whole}, ptr %p{i} monotonic, align {_size(kind)}\n  br label %try{i}\n"
+    return (f"  %f{i} = load atomic {whole}, ptr %p{i} monotonic, align {size_of(kind)}\n  br label %try{i}\n"
             f"try{i}:\n  %g{i} = phi {whole} [ %f{i}, %{'loop' if i == 0 else f'got{i - 1}'} ], [ %h{i}, %try{i} ]\n"
             f"  %r{i} = bitcast {whole} %g{i} to {kind}\n{new}  %sb{i} = bitcast {kind} %s{i} to {whole}\n"
             f"  %x{i} = cmpxchg ptr %p{i}, {whole} %g{i}, {whole} %sb{i} {order} {fail}\n"
@@ -171,7 +172,7 @@ def _step(e: Emitter, op: Op, kind: str, i: int, order: str, plain: bool) -> str
             f"  br i1 %k{i}, label %got{i}, label %try{i}\ngot{i}:\n")
 
 
-def _size(kind: str) -> int:
+def size_of(kind: str) -> int:
     return {"i8": 1, "i16": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "i128": 16}[kind]
 
 

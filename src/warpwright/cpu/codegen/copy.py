@@ -1,25 +1,37 @@
-"""cp.async: a copy from global to shared memory. It is made at once, so there is nothing to wait for."""
+"""cp.async: copies of a few bytes a lane from global to shared memory. They are made at once, so that there is nothing to wait for; on a late
+device they are queued, and their wait makes them (library/async.ll)."""
 
 from __future__ import annotations
 
 from warpwright.cpu.analysis.program import Imm, Op, Reg
 from warpwright.cpu.codegen import address as addressing
-from warpwright.cpu.codegen import memory
+from warpwright.cpu.codegen import bulk_copy, memory
 from warpwright.cpu.codegen.emitter import Emitter
+from warpwright.cpu.codegen.mbarrier import use
 from warpwright.cpu.codegen.memory import Element
 
 
 def copy(e: Emitter, op: Op) -> None:
     """cp.async and its groups. A warp's copies are made by wide loads and stores, without a shuffle, where all lanes copy all of their
     bytes and where these lie in runs; else lane by lane."""
-    if op.get("action") in ("commit_group", "wait_group", "wait_all") and not op.get("bulk"):
+    if op.get("action") == "mbarrier":
+        _arrive(e, op)
         return
-    if op.get("bulk") or op.get("tensor") or op.get("action"):
-        e.fail(op, "of the asynchronous copies the engine has cp.async.ca and cp.async.cg so far")
+    if op.get("action"):
+        bulk_copy.group(e, op, 2 if op.get("bulk") else 1)
+        return
+    if op.get("tensor"):
+        e.fail(op, "tensor copies are not there yet")
+    if op.get("bulk"):
+        bulk_copy.bulk(e, op)
+        return
     size: int = op.args["size"].value  # type: ignore[union-attr]
     element = Element("i32", size // 4)
     target, source = addressing.resolve(e, op, "dst", "shared"), addressing.resolve(e, op, "src", "global")
     sizes, whole = _sizes(e, op, size)
+    if e.late:
+        _later(e, op, size, addressing.vector(e, target), addressing.vector(e, source), sizes)
+        return
     conditions = [condition for condition in (whole, None if e.mask is None else e.ins(f"icmp eq i32 {e.mask}, -1")) if condition]
     slow, done = e.label("copy"), e.label("copied")
     planned = memory.plan(source, element, gap=0), memory.plan(target, element, gap=0)
@@ -45,6 +57,57 @@ def copy(e: Emitter, op: Op) -> None:
     addressing.learn_window(e, source, addresses[1])
     e.do(f"br label %{done}")
     e.start(done)
+
+
+def _later(e: Emitter, op: Op, size: int, targets: str, sources: str, sizes: str) -> None:
+    """Queue a copy: addresses, sizes and the lanes are its arguments."""
+    use(e)
+    name = _lanes(e, size) + ".late"
+    if name not in e.helpers:
+        e.helpers[name] = f"""
+define internal void @{name}(ptr %frame, ptr %args) {{
+  %targets = load <32 x i64>, ptr %args, align 8
+  %s.p = getelementptr i8, ptr %args, i64 256
+  %sources = load <32 x i64>, ptr %s.p, align 8
+  %z.p = getelementptr i8, ptr %args, i64 512
+  %sizes = load <32 x i32>, ptr %z.p, align 8
+  %m.p = getelementptr i8, ptr %args, i64 640
+  %mask = load i32, ptr %m.p
+  %i.p = getelementptr i8, ptr %args, i64 644
+  %site = load i32, ptr %i.p
+  call void @copy.{size}(ptr %frame, <32 x i64> %targets, <32 x i64> %sources, <32 x i32> %sizes, i32 %mask, i32 %site)
+  ret void
+}}
+"""
+    args = e.alloca("copy.args", "[648 x i8], align 64")
+    for offset, value in ((0, f"<32 x i64> {targets}"), (256, f"<32 x i64> {sources}"), (512, f"<32 x i32> {sizes}"),
+                          (640, f"i32 {e.mask_bits()}"), (644, f"i32 {op.site}")):
+        e.do(f"store {value}, ptr {e.ins(f'getelementptr i8, ptr {args}, i64 {offset}')}, align 4")
+    e.do(f"call void @rt_async(ptr %frame, i32 1, i64 0, i64 0, ptr @{name}, ptr {args}, i32 648, i32 1)")
+
+
+def _arrive(e: Emitter, op: Op) -> None:
+    """cp.async.mbarrier.arrive: an arrival once this warp's copies so far are made. Without .noinc it is one more than was expected."""
+    use(e)
+    more = 0 if op.get("noinc") else 1
+    body = f"  %more = call i64 @rt_mbarrier_arrive(ptr %host, i64 {-more}, i64 0, i64 0)\n" if more else ""
+    if e.late:
+        body += """  %args = alloca [24 x i8]
+  store ptr %host, ptr %args
+  %g.p = getelementptr i8, ptr %args, i64 8
+  %now.p = getelementptr i8, ptr %frame, i64 148
+  %now = load i32, ptr %now.p
+  store i32 %now, ptr %g.p
+  %c.p = getelementptr i8, ptr %args, i64 16
+  store i64 1, ptr %c.p
+  %key = ptrtoint ptr %host to i64
+  call void @rt_async(ptr %frame, i32 0, i64 %key, i64 0, ptr @rt_arrive_after_copies, ptr %args, i32 24, i32 1)
+"""
+    else:
+        body += "  %old = call i64 @rt_mbarrier_arrive(ptr %host, i64 1, i64 0, i64 0)\n"
+    address = addressing.resolve(e, op)
+    name = addressing.lane_loop(e, f"copies.arrive.{more}.{address.space}", "", address.space, 8, body, attributes="")
+    e.do(f"call void @{name}(ptr %frame, <32 x i64> {addressing.vector(e, address)}, i32 {e.mask_bits()}, i32 {op.site})")
 
 
 def _sizes(e: Emitter, op: Op, size: int) -> tuple[str, str | None]:

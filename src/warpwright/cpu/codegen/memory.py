@@ -364,7 +364,10 @@ def _ld(e: Emitter, op: Op) -> None:
 @effect("st")
 def _st(e: Emitter, op: Op) -> None:
     if op.get("async") or op.get("bulk"):
-        e.fail(op, "asynchronous stores are not there yet")
+        from warpwright.cpu.codegen import bulk_copy
+
+        (bulk_copy.store if op.get("async") else bulk_copy.fill)(e, op)
+        return
     element = element_of(op, "b")
     source = op.args["b"]
     parts = source.elements if isinstance(source, Vec) else (source,)
