@@ -112,6 +112,7 @@ Full: mbarrier.try_wait.parity.shared.b64 %q, [bar], 0;
  @%q cp.async.bulk.global.shared::cta.bulk_group [%b], [tile], 1024;
  @%q cp.async.bulk.commit_group;
  @%q cp.async.bulk.wait_group.read 0;
+ bar.sync 0;
  st.shared.b64 [%w], 0;
 }"""
 

@@ -62,7 +62,8 @@ def _bulk_loop(name: str, function: str, target_space: int, source_space: int, c
 """
         kind, key, bytes_ = 0, "%key", "%size"
     return f"""
-define internal void @{name}(ptr %frame, <32 x i64> %targets, <32 x i64> %sources, <32 x i64> %barriers, <32 x i32> %sizes, i32 %mask, i32 %site) noinline {{
+define internal void @{name}(ptr %frame, <32 x i64> %targets, <32 x i64> %sources, <32 x i64> %barriers, <32 x i32> %sizes,
+                             i32 %mask, i32 %site) noinline {{
 entry:
   %target.table = alloca <32 x i64>
   store <32 x i64> %targets, ptr %target.table

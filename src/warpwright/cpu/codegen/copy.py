@@ -90,7 +90,7 @@ def _arrive(e: Emitter, op: Op) -> None:
     """cp.async.mbarrier.arrive: an arrival once this warp's copies so far are made. Without .noinc it is one more than was expected."""
     use(e)
     more = 0 if op.get("noinc") else 1
-    body = f"  %more = call i64 @rt_mbarrier_arrive(ptr %host, i64 {-more}, i64 0, i64 0)\n" if more else ""
+    body = f"  %raised = call i64 @rt_mbarrier_arrive(ptr %host, i64 {-more}, i64 0, i64 0)\n" if more else ""
     if e.late:
         body += """  %args = alloca [24 x i8]
   store ptr %host, ptr %args
