@@ -53,6 +53,7 @@ def bulk(e: Emitter, op: Op) -> None:
 
 
 def _bulk_loop(name: str, function: str, target_space: int, source_space: int, counted: bool, late: bool) -> str:
+    parameters = "ptr %frame, <32 x i64> %targets, <32 x i64> %sources, <32 x i64> %barriers, <32 x i32> %sizes, i32 %mask, i32 %site"
     word, kind, key, bytes_ = "", 2, "0", "0"
     if counted:
         word = """  %b.p = getelementptr i64, ptr %barrier.table, i32 %lane
@@ -62,8 +63,7 @@ def _bulk_loop(name: str, function: str, target_space: int, source_space: int, c
 """
         kind, key, bytes_ = 0, "%key", "%size"
     return f"""
-define internal void @{name}(ptr %frame, <32 x i64> %targets, <32 x i64> %sources, <32 x i64> %barriers, <32 x i32> %sizes,
-                             i32 %mask, i32 %site) noinline {{
+define internal void @{name}({parameters}) noinline {{
 entry:
   %target.table = alloca <32 x i64>
   store <32 x i64> %targets, ptr %target.table
