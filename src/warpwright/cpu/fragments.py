@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from warpwright.ptx.isa.matrix import fragment, shape_of, wmma_fragment
+from warpwright.ptx.isa.matrix import shape_of, wmma_fragment
 
 # Bits an element takes in a fragment register: formats of 6 and 4 bits stand in a byte each, and bits are taken by the word.
 ELEMENT_BITS = {"f64": 64, "f32": 32, "s32": 32, "tf32": 32, "b1": 32, "f16": 16, "bf16": 16, "s4": 4, "u4": 4}
@@ -30,6 +30,11 @@ ELEMENT_BITS = {"f64": 64, "f32": 32, "s32": 32, "tf32": 32, "b1": 32, "f16": 16
 def element_bits(type_: str, kind: str = "") -> int:
     """Bits an element takes in a register; e2m1 of `kind` mxf4 and mxf4nvf4 is packed."""
     return 4 if type_ == "e2m1" and "mxf4" in kind else ELEMENT_BITS.get(type_, 8)
+
+
+def memory_bits(type_: str) -> int:
+    """Bits of an element in memory, as strides count them."""
+    return 1 if type_ == "b1" else element_bits(type_)
 
 
 @dataclass(frozen=True)
@@ -118,14 +123,16 @@ def _mma_layout(operand: str, sparse: bool, shape: str, a_type: str, type_: str,
 
 
 @lru_cache(maxsize=512)
-def wmma_layout(shape: str, operand: str, type_: str) -> Layout:
-    """Of operand A, B, C or D of wmma."""
+def wmma_layout(shape: str, operand: str, type_: str, words: bool = False) -> Layout:
+    """Of operand A, B, C or D of wmma. words: 4-bit elements are taken by the 32-bit word, as they are in memory."""
     m, n, k = shape_of(shape)
     matrix = "C" if operand == "D" else operand
     bits = element_bits(type_)
-    per_register = max(1, 32 // bits)
     if type_ == "b1":
         k //= 32
+    if words and bits == 4:
+        bits, k = 32, k // 8
+    per_register = max(1, 32 // bits)
     rows, columns = {"A": (m, k), "B": (k, n), "C": (m, n)}[matrix]
     high, wide = (columns if matrix != "C" else 8, min(16, rows))
     tile_rows, tile_columns = (rows, 8) if matrix == "B" else (wide, high)
@@ -188,5 +195,3 @@ def selectors(slots: dict) -> int:
     told = metadata(slots, 0)
     return 4 // len(np.unique(told.lane % 4))
 
-
-__all__ = ["ELEMENT_BITS", "Layout", "Metadata", "element_bits", "fragment", "metadata", "mma_layout", "selectors", "where", "wmma_layout"]

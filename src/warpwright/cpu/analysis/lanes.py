@@ -396,7 +396,7 @@ def _warp_wide(lanes: Lanes, op: Op, width: int):
     return forms.uniform(width)
 
 
-@rule("atom", "mma", "wgmma", "ldmatrix", "movmatrix", "elect", "atomcas")
+@rule("atom", "mma", "wmma", "wgmma", "ldmatrix", "movmatrix", "elect", "atomcas")
 def _each_lane(lanes: Lanes, op: Op, width: int):
     return forms.varying(width)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from warpwright.cpu import fragments
 from warpwright.cpu.analysis.program import Op, Vec
 from warpwright.cpu.codegen import address as addressing
-from warpwright.cpu.codegen import memory, products, tensor_core
+from warpwright.cpu.codegen import memory, products, tensor_core, wmma_memory
 from warpwright.cpu.codegen.emitter import Emitter
 from warpwright.cpu.codegen.lowering import effect
 from warpwright.cpu.codegen.memory import Element
 from warpwright.cpu.interpreter import exact
+from warpwright.ptx.isa.matrix import shape_of
 
 LANES = range(32)
 
@@ -73,6 +74,48 @@ def _through_memory(name: str, convention: str, kinds: list[str], kind: str, cou
         lines += [f"  %v{i} = extractvalue {result_type} %r, {i}", f"  %p{i} = getelementptr <32 x {kind}>, ptr %out, i64 {i}",
                   f"  store <32 x {kind}> %v{i}, ptr %p{i}, align 64"]
     return "\n".join([*lines, "  ret void", "}", ""])
+
+
+@effect("wmma")
+def _wmma(e: Emitter, op: Op) -> None:
+    slots = op.slots
+    if slots["action"] != "mma":
+        wmma_memory.move(e, op)
+        return
+    types = [str(slots.get(letter) or "f16") for letter in "ABCD"]
+    m, n, k = shape_of(slots["shape"])
+    tile = {"shape": f"m16n8k{k}", **dict(zip("ABCD", types, strict=True)), "satfinite": slots.get("satfinite")}
+    if m >= 16 and tensor_core.supported(tile) and not (slots.get("satfinite") and types[3] != "s32"):
+        _tiles(e, op, tile, m // 16, n // 8)
+        return
+    if slots.get("rnd") not in (None, "rn") and not e.host.avx512:
+        e.fail(op, "on this processor, which lacks AVX-512, it has only rounding to nearest")
+    name = products.name_of(slots, False).replace("@product", "@wmma")
+    if name not in e.helpers:
+        layouts = [fragments.wmma_layout(slots["shape"], *pair) for pair in zip("ABCD", types, strict=True)]
+        helper = products.helper(e, slots, layouts, name)
+        e.helpers[name] = helper.text
+        e.declarations.update(helper.declarations)
+    _call(e, op, name, "fastcc ", "abc", slots)
+
+
+def _tiles(e: Emitter, op: Op, tile: dict, rows: int, columns: int) -> None:
+    """wmma.mma as mma of 16 × 8 tiles, whose fragments follow one another in its own."""
+    helper = tensor_core.mma_helper(tile, e.host)
+    e.helpers.setdefault(helper.name, helper.text)
+    e.declarations.update(helper.declarations)
+    kinds = [products.register_kind(tile[letter]) for letter in "ABC"]
+    lengths = [fragments.mma_layout(tile, letter).registers for letter in "ABC"]
+    with e.shape(32):
+        values = [[e.value(register, kind) for register in _registers(op, letter)] for letter, kind in zip("abc", kinds, strict=True)]
+    for column in range(columns):
+        for row in range(rows):
+            sums = column * rows + row
+            given = ", ".join(f"<32 x {kind}> {value}" for kind, all_, length, i in zip(kinds, values, lengths, (row, column, sums), strict=True)
+                              for value in all_[i * length:(i + 1) * length])
+            result = e.ins(f"call fastcc {helper.result} {helper.name}({given})")
+            for i, register in enumerate(_registers(op, "d")[sums * lengths[2]:(sums + 1) * lengths[2]]):
+                e.write(op, register, e.ins(f"extractvalue {helper.result} {result}, {i}"), kinds[2], 32)
 
 
 def _registers(op: Op, name: str) -> tuple:

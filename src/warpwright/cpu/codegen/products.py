@@ -16,6 +16,7 @@ from warpwright.cpu.fragments import Layout
 from warpwright.cpu.interpreter import exact, floats
 
 _FLOATS = {"f16", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1"}
+_ROUNDING = {"rm": 9, "rp": 10, "rz": 11}  # AVX-512's, without exceptions
 _ROWS = 4  # rows of a multiplied together, to hide the latency of the sums
 
 
@@ -96,7 +97,7 @@ class _Memory(_Writer):
         places = self.table(layout.places.ravel(), "i16")
         if kind == "f64":
             to = self.buffer(layout.size, "double")
-            self.do(f"call void @matrix_place64(ptr {stored}, ptr {places}, i64 {count}, ptr {to})")
+            self.do(f"call void {mover(self.e, 'place', 64)}(ptr {stored}, ptr {places}, i64 {count}, ptr {to})")
             return to
         if kind != "words":
             wide = self.buffer(count)
@@ -107,7 +108,7 @@ class _Memory(_Writer):
             self.do(f"call void {name}(ptr {stored}, i64 {count}, ptr {wide}{more})")
             stored = wide
         to = self.buffer(layout.size)
-        self.do(f"call void @matrix_place(ptr {stored}, ptr {places}, i64 {count}, ptr {to})")
+        self.do(f"call void {mover(self.e, 'place', 32)}(ptr {stored}, ptr {places}, i64 {count}, ptr {to})")
         return to
 
     def sparse(self, slots: dict, selector: int) -> str:
@@ -141,7 +142,8 @@ class _Memory(_Writer):
                     f"i64 {m}, i64 {n}, i64 {k})")
             return sums
         type_ = str(slots.get("A") or "f16")
-        name = multiplier(self.e, "float" if type_ in _FLOATS else "double" if type_ == "f64" else str(slots.get("op") or "i32"))
+        how = "float" if type_ in _FLOATS else "double" if type_ == "f64" else str(slots.get("op") or "i32")
+        name = multiplier(self.e, how, str(slots.get("rnd") or "rn"))
         element = "double" if type_ == "f64" else "i32"
         start = sums
         if slots.get("satfinite") and type_ not in _FLOATS:
@@ -160,16 +162,45 @@ class _Memory(_Writer):
         kind, count = register[len("<32 x "):-1], layout.places.size
         places = self.table(layout.places.ravel(), "i16")
         found = self.buffer(count, "double" if type_ == "f64" else "i32")
-        if type_ != "s32":
+        if satfinite and type_ in ("f16", "f32"):
+            largest = 0x477FE000 if type_ == "f16" else 0x7F7FFFFF
+            self.do(f"call void @matrix_finite(ptr {sums}, i64 {layout.size}, i32 {largest})")
+        elif type_ != "s32":
             self.do(f"call void @matrix_canonical{'64' if type_ == 'f64' else ''}(ptr {sums}, i64 {layout.size})")
-        self.do(f"call void @matrix_fetch{'64' if type_ == 'f64' else ''}(ptr {sums}, ptr {places}, i64 {count}, ptr {found})")
+        move = mover(self.e, "fetch", 64 if type_ == "f64" else 32)
+        self.do(f"call void {move}(ptr {sums}, ptr {places}, i64 {count}, ptr {found})")
         if type_ == "f16":
             narrow = self.buffer(count // 2)
             self.do(f"call void @matrix_to_f16(ptr {found}, i64 {count}, ptr {narrow})")
-            if satfinite:
-                self.do(f"call void @matrix_finite_f16(ptr {narrow}, i64 {count})")
             found = narrow
         return [self.ins(f"load {register}, ptr {self.gep(found, 32 * i, kind)}, align 64") for i in range(layout.registers)]
+
+
+def mover(e: Emitter, how: str, bits: int) -> str:
+    """`void (from, places, count, to)`: how = place: to[places[i]] = from[i]; fetch: to[i] = from[places[i]]. Elements of so many bits."""
+    name = f"@matrix_{how}{bits}"
+    source, target = ("%i", "%at") if how == "place" else ("%at", "%i")
+    e.helpers.setdefault(name, f"""
+define internal void {name}(ptr %from, ptr %places, i64 %count, ptr %to) noinline {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i1, %loop ]
+  %pp = getelementptr i16, ptr %places, i64 %i
+  %place = load i16, ptr %pp
+  %at = zext i16 %place to i64
+  %fp = getelementptr i{bits}, ptr %from, i64 {source}
+  %value = load i{bits}, ptr %fp
+  %tp = getelementptr i{bits}, ptr %to, i64 {target}
+  store i{bits} %value, ptr %tp
+  %i1 = add i64 %i, 1
+  %more = icmp ult i64 %i1, %count
+  br i1 %more, label %loop, label %end
+end:
+  ret void
+}}
+""")
+    return name
 
 
 def table(e: Emitter, values: np.ndarray, kind: str) -> str:
@@ -194,16 +225,20 @@ def _values(type_: str, bits: int) -> np.ndarray:
     return np.array([(code ^ half) - half if type_[0] == "s" else code for code in codes])
 
 
-def multiplier(e: Emitter, how: str) -> str:
+def multiplier(e: Emitter, how: str, mode: str = "rn") -> str:
     """`void (c, a, b, where, m, n, k)`: c [m, n] += a [m, k] · b, of which element (i, j) of a meets the row where[i, j]. m a multiple of 4,
-    n of 8. how: float, double, i32, or xor, and (c += the number of ones)."""
-    name = f"@multiply_{how}"
+    n of 8. how: float, double, i32, or xor, and (c += the number of ones). mode: how doubles are rounded; but to nearest, by AVX-512."""
+    name = f"@multiply_{how}" + (f"_{mode}" if mode != "rn" else "")
     if name in e.helpers:
         return name
     kind = how if how in ("float", "double") else "i32"
     vector = f"<8 x {kind}>"
     intrinsic = {"float": "@llvm.fma.v8f32", "double": "@llvm.fma.v8f64", "xor": "@llvm.ctpop.v8i32", "and": "@llvm.ctpop.v8i32"}.get(how)
-    if intrinsic:
+    rounding = ""
+    if mode != "rn":
+        intrinsic, rounding = "@llvm.x86.avx512.vfmadd.pd.512", f", i32 {_ROUNDING[mode]}"
+        e.declarations[intrinsic] = f"declare {vector} {intrinsic}({vector}, {vector}, {vector}, i32 immarg)"
+    elif intrinsic:
         arguments = ", ".join([vector] * (3 if "fma" in intrinsic else 1))
         e.declarations[intrinsic] = f"declare {vector} {intrinsic}({arguments})"
     rows = range(_ROWS)
@@ -224,7 +259,7 @@ def multiplier(e: Emitter, how: str) -> str:
                   f"  %av.{i} = load {kind}, ptr %ap.{i}", f"  %a1.{i} = insertelement {vector} poison, {kind} %av.{i}, i64 0",
                   f"  %a.{i} = shufflevector {vector} %a1.{i}, {vector} poison, <8 x i32> zeroinitializer"]
         if how in ("float", "double"):
-            lines.append(f"  %t.{i} = call {vector} {intrinsic}({vector} %a.{i}, {vector} %b.{i}, {vector} %s.{i})")
+            lines.append(f"  %t.{i} = call {vector} {intrinsic}({vector} %a.{i}, {vector} %b.{i}, {vector} %s.{i}{rounding})")
         elif how == "i32":
             lines += [f"  %p.{i} = mul {vector} %a.{i}, %b.{i}", f"  %t.{i} = add {vector} %s.{i}, %p.{i}"]
         else:

@@ -15,8 +15,9 @@ from warpwright.cpu.fragments import Layout
 from warpwright.cpu.interpreter import exact, floats
 from warpwright.cpu.interpreter.floats import F32, F64, FORMATS, decode, encode
 from warpwright.cpu.interpreter.memory import AccessFault, locate
-from warpwright.cpu.interpreter.registry import Trap
+from warpwright.cpu.interpreter.registry import Trap, operand
 from warpwright.cpu.interpreter.words import join, mask, split
+from warpwright.ptx import tree
 from warpwright.ptx.isa import Match
 
 INTEGERS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4}
@@ -45,6 +46,63 @@ def scatter(layout: Layout, matrices: np.ndarray) -> list[tuple[int, ...]]:
 def _all_lanes(threads) -> None:
     if len(threads) != 32:
         raise Trap(f"all 32 lanes must take part; {len(threads)} do")
+
+
+# ── wmma ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def wmma(m: Match, space: str | None):
+    """wmma.load (address, maybe stride), wmma.store (address, registers, maybe stride), wmma.mma (a, b, c)."""
+    if m["action"] == "mma":
+        types = [str(m.get(letter) or "f16") for letter in "ABCD"]
+        layouts = [fragments.wmma_layout(m["shape"], *pair) for pair in zip("ABCD", types, strict=True)]
+
+        def multiply(threads, inputs):
+            _all_lanes(threads)
+            a, b, c = (gather(layout, [values[i] for values in inputs]) for i, layout in enumerate(layouts[:3]))
+            return [(registers,) for registers in scatter(layouts[3], product(m.slots, a, b, c))]
+
+        return multiply
+    letter = m["operand"].upper()
+    layout = fragments.wmma_layout(m["shape"], letter, m[letter], words=True)
+    by_rows = m["layout"] == "row"
+    lines, length = (layout.rows, layout.columns) if by_rows else (layout.columns, layout.rows)
+    element = fragments.memory_bits(m[letter])
+    line_bytes = length * layout.bits // 8
+
+    piece = min(16, line_bytes)
+
+    def pieces(thread, address: int, step: int):
+        """(region, host address) of all the matrix's pieces of 16 bytes, line by line."""
+        for i in range(lines):
+            for offset in range(0, line_bytes, piece):
+                try:
+                    yield locate(thread, space, address + i * step + offset, piece)
+                except AccessFault as fault:
+                    fault.thread = thread  # type: ignore[attr-defined]
+                    raise
+
+    def load(threads, inputs):
+        _all_lanes(threads)
+        address, *stride = inputs[0]
+        step = stride[0] * element // 8 if stride else line_bytes
+        parts = [split(region.load(at, piece), layout.bits, 8 * piece // layout.bits) for region, at in pieces(threads[0], address, step)]
+        matrix = np.array(parts, np.uint64).reshape(lines, length)
+        found = scatter(layout, matrix if by_rows else matrix.T)
+        vector = isinstance(operand(m, "d").operand, tree.Vector)
+        return [(registers if vector else registers[0],) for registers in found]
+
+    def store(threads, inputs):
+        _all_lanes(threads)
+        address, _, *stride = inputs[0]
+        step = stride[0] * element // 8 if stride else line_bytes
+        (matrix,) = gather(layout, [values[1] for values in inputs])
+        parts = (matrix if by_rows else matrix.T).reshape(-1, 8 * piece // layout.bits).tolist()
+        for values, (region, at) in zip(parts, pieces(threads[0], address, step), strict=True):
+            region.store(at, piece, join(values, layout.bits))
+        return [()] * len(threads)
+
+    return load if m["action"] == "load" else store
 
 
 # ── products ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -120,12 +178,15 @@ def _f64_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, mode: str) -> np.n
 
 
 def _as_bits(d: np.ndarray, type_: str, satfinite: bool) -> np.ndarray:
-    """f32 values held as f64, as bits of f32 or f16 (satfinite: clamped to its finite numbers, NaN to zero)."""
+    """f32 values held as f64, as bits of f32 or f16 (satfinite: held to its finite numbers, NaN made zero)."""
+    if satfinite:
+        largest = floats.to_float(decode(FORMATS[type_], FORMATS[type_].largest))
+        d = np.where(np.isnan(d), 0, np.clip(d, -largest, largest))
     bits = d.astype(np.float32).view(np.uint32)
     bits[np.isnan(d)] = F32.canonical_nan
     if type_ == "f32":
         return bits
-    halves = [encode(FORMATS[type_], decode(F32, value), satfinite=satfinite) for value in bits.ravel().tolist()]
+    halves = [encode(FORMATS[type_], decode(F32, value)) for value in bits.ravel().tolist()]
     return np.array(halves, np.uint64).reshape(d.shape)
 
 

@@ -318,6 +318,11 @@ def matrix_multiply_accumulate(m: Match):
     return matrix.mma(m)
 
 
+@collective("wmma", mask=None)
+def warp_matrix(m: Match):
+    return matrix.wmma(m, memory_access.space_of(m))
+
+
 @collective("ldmatrix", "stmatrix", mask=None)
 def move_matrices(m: Match):
     if m["shape"] != "m8n8":

@@ -1,82 +1,4 @@
-; Matrices between registers and memory: fragments, stored register by register, become plain matrices of 32- or 64-bit elements and back.
-
-; to[places[i]] = from[i]
-define internal void @matrix_place(ptr %from, ptr %places, i64 %count, ptr %to) noinline {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i1, %loop ]
-  %pp = getelementptr i16, ptr %places, i64 %i
-  %place = load i16, ptr %pp
-  %at = zext i16 %place to i64
-  %fp = getelementptr i32, ptr %from, i64 %i
-  %value = load i32, ptr %fp
-  %tp = getelementptr i32, ptr %to, i64 %at
-  store i32 %value, ptr %tp
-  %i1 = add i64 %i, 1
-  %more = icmp ult i64 %i1, %count
-  br i1 %more, label %loop, label %end
-end:
-  ret void
-}
-
-define internal void @matrix_place64(ptr %from, ptr %places, i64 %count, ptr %to) noinline {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i1, %loop ]
-  %pp = getelementptr i16, ptr %places, i64 %i
-  %place = load i16, ptr %pp
-  %at = zext i16 %place to i64
-  %fp = getelementptr i64, ptr %from, i64 %i
-  %value = load i64, ptr %fp
-  %tp = getelementptr i64, ptr %to, i64 %at
-  store i64 %value, ptr %tp
-  %i1 = add i64 %i, 1
-  %more = icmp ult i64 %i1, %count
-  br i1 %more, label %loop, label %end
-end:
-  ret void
-}
-
-; to[i] = from[places[i]]
-define internal void @matrix_fetch(ptr %from, ptr %places, i64 %count, ptr %to) noinline {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i1, %loop ]
-  %pp = getelementptr i16, ptr %places, i64 %i
-  %place = load i16, ptr %pp
-  %at = zext i16 %place to i64
-  %fp = getelementptr i32, ptr %from, i64 %at
-  %value = load i32, ptr %fp
-  %tp = getelementptr i32, ptr %to, i64 %i
-  store i32 %value, ptr %tp
-  %i1 = add i64 %i, 1
-  %more = icmp ult i64 %i1, %count
-  br i1 %more, label %loop, label %end
-end:
-  ret void
-}
-
-define internal void @matrix_fetch64(ptr %from, ptr %places, i64 %count, ptr %to) noinline {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i1, %loop ]
-  %pp = getelementptr i16, ptr %places, i64 %i
-  %place = load i16, ptr %pp
-  %at = zext i16 %place to i64
-  %fp = getelementptr i64, ptr %from, i64 %at
-  %value = load i64, ptr %fp
-  %tp = getelementptr i64, ptr %to, i64 %i
-  store i64 %value, ptr %tp
-  %i1 = add i64 %i, 1
-  %more = icmp ult i64 %i1, %count
-  br i1 %more, label %loop, label %end
-end:
-  ret void
-}
+; Elements of matrices in memory: made f32 or i32, and back (`codegen/products.py`).
 
 ; Elements of registers as f32 or i32; counts are multiples of 32.
 define internal void @matrix_from_f16(ptr %from, i64 %count, ptr %to) noinline {
@@ -195,20 +117,24 @@ end:
   ret void
 }
 
-; f16 held to its finite numbers, NaN as zero (count halves)
-define internal void @matrix_finite_f16(ptr %at, i64 %count) noinline {
+; wmma's satfinite: infinities become the largest numbers of f32, or of f16 (%largest's bits, as f32), NaN zero
+define internal void @matrix_finite(ptr %at, i64 %count, i32 %largest) noinline {
 entry:
+  %l1 = insertelement <16 x i32> poison, i32 %largest, i64 0
+  %top = shufflevector <16 x i32> %l1, <16 x i32> poison, <16 x i32> zeroinitializer
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %i1, %loop ]
-  %p = getelementptr i16, ptr %at, i64 %i
-  %v = load <16 x i16>, ptr %p, align 4
-  %size = and <16 x i16> %v, splat (i16 32767)
-  %sign = and <16 x i16> %v, splat (i16 -32768)
-  %infinite = icmp eq <16 x i16> %size, splat (i16 31744)
-  %largest = or <16 x i16> %sign, splat (i16 31743)
-  %held = select <16 x i1> %infinite, <16 x i16> %largest, <16 x i16> %v
-  store <16 x i16> %held, ptr %p, align 4
+  %p = getelementptr i32, ptr %at, i64 %i
+  %v = load <16 x i32>, ptr %p, align 4
+  %size = and <16 x i32> %v, splat (i32 2147483647)
+  %sign = and <16 x i32> %v, splat (i32 -2147483648)
+  %large = icmp ugt <16 x i32> %size, %top
+  %nan = icmp ugt <16 x i32> %size, splat (i32 2139095040)
+  %largest.v = or <16 x i32> %sign, %top
+  %held = select <16 x i1> %large, <16 x i32> %largest.v, <16 x i32> %v
+  %out = select <16 x i1> %nan, <16 x i32> zeroinitializer, <16 x i32> %held
+  store <16 x i32> %out, ptr %p, align 4
   %i1 = add i64 %i, 16
   %more = icmp ult i64 %i1, %count
   br i1 %more, label %loop, label %end
