@@ -53,8 +53,8 @@ def _change(e: Emitter, op: Op, address: addressing.Address) -> None:
         body += "  %pending = shl i64 %n, 20\n  %word = or i64 %n, %pending\n  store i64 %word, ptr %host\n"
     else:
         if action == "complete_tx":
-            body += "  %less = sub i64 0, %n\n"
-        arguments = {"expect_tx": ("0", "0", "%n"), "complete_tx": ("0", "0", "%less"), "arrive": (count, "0", "%n" if expect else "0"),
+            body += "  %negative = sub i64 0, %n\n"
+        arguments = {"expect_tx": ("0", "0", "%n"), "complete_tx": ("0", "0", "%negative"), "arrive": (count, "0", "%n" if expect else "0"),
                      "arrive_drop": (count, count, "%n" if expect else "0")}[action]
         counts = ", ".join(f"i64 {value}" for value in arguments)
         body += (f"  %old = call i64 @rt_mbarrier_arrive(ptr %host, {counts})\n"
