@@ -19,7 +19,7 @@ START = HEAD + """
  @%q mbarrier.init.shared.b64 [bar], 1;
  bar.sync 0;
 """
-LATE = [("cpu", False), ("cpu", True)]
+LATE = [("cpu", False), ("cpu", True), ("interpreter", False), ("interpreter", True)]
 BOTH = [("cpu", False), ("interpreter", False)]
 
 
@@ -124,7 +124,7 @@ def test_bulk_copies_there_and_back(kind, late):
     assert (b == a + 1).all()
 
 
-@pytest.mark.parametrize("kind", ["cpu"])
+@pytest.mark.parametrize("kind", ["cpu", "interpreter"])
 @pytest.mark.parametrize("missing", [" @!%q bra Full;", " @%q cp.async.bulk.wait_group.read 0;", "try_wait"])
 def test_a_bulk_copy_that_is_not_waited_for_is_late(kind, missing):
     text = BULK.replace("mbarrier.try_wait.parity.shared.b64 %q, [bar], 0;", "") if missing == "try_wait" else BULK.replace(missing, "")
@@ -156,7 +156,7 @@ def test_copies_of_a_few_bytes(text, kind, late):
     assert (b == a[1::2]).all()
 
 
-@pytest.mark.parametrize("kind", ["cpu"])
+@pytest.mark.parametrize("kind", ["cpu", "interpreter"])
 @pytest.mark.parametrize("wrong", ["", "cp.async.wait_group 1;"])
 def test_a_copy_that_is_not_waited_for_is_late(kind, wrong):
     text = COPY.replace("cp.async.wait_group 0;", wrong)
@@ -214,7 +214,7 @@ Full: mbarrier.try_wait.parity.shared.b64 %q, [bar], 0;
     assert (b == 1000 + 2 * np.arange(128)).all()
 
 
-@pytest.mark.parametrize("kind", ["cpu"])
+@pytest.mark.parametrize("kind", ["cpu", "interpreter"])
 @pytest.mark.parametrize(("wrong", "message"), [("[tile+8], [%a], 1024", "multiple of 16"), ("[tile], [%a], 4096", ""),
                                                  ("[tile], [%a], %v", "")])
 def test_a_bulk_copy_to_a_wrong_place_is_a_fault(kind, wrong, message):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 
 from warpwright.cpu import faults
+from warpwright.cpu.interpreter import asynchronous
 from warpwright.cpu.interpreter.barrier import Barriers
 from warpwright.cpu.interpreter.memory import AccessFault, GlobalMemory, Region
 from warpwright.cpu.interpreter.program import Code, Place, Program, RegisterName, Step
@@ -34,7 +35,7 @@ class Frame:
 
 
 class Thread:
-    __slots__ = ("_local", "carry", "copies", "cta", "frame", "frames", "index", "lane", "registers", "warp")
+    __slots__ = ("_local", "carry", "cta", "frame", "frames", "groups", "index", "lane", "registers", "warp")
 
     def __init__(self, warp: Warp, lane: int, index: tuple[int, int, int]):
         self.warp, self.cta, self.lane, self.index = warp, warp.cta, lane, index
@@ -42,6 +43,7 @@ class Thread:
         self.frames = [self.frame]
         self.registers = self.frame.registers
         self.carry = 0  # the CC register's flag
+        self.groups: dict[int, int] = {}  # asynchronous groups committed, by kind
         self._local: Region | None = None
 
     def local(self) -> Region:
@@ -266,6 +268,7 @@ class Launch:
         self.program, self.grid, self.block = program, grid, block
         self.dynamic_shared, self.memory, self.time_limit = dynamic_shared, memory, time_limit
         self.late, self.exact_mma = late, exact_mma
+        self.queue: list[asynchronous.Pending] = []  # what is late
         self.parameters = Region.allocate(max(1, len(parameters)), "kernel parameters", 256)
         self.parameters.bytes[:len(parameters)] = parameters
         self.deadline = time.monotonic() + time_limit
@@ -286,6 +289,10 @@ class Launch:
             for cta in resident:
                 moved = cta.run() or moved
             remaining = [cta for cta in resident if not cta.finished]
+            if self.queue:
+                for cta in resident:
+                    if cta.finished:
+                        asynchronous.end_cta(cta)
             if len(remaining) == len(resident):
                 if not moved and len(resident) < wanted:
                     raise self.stopped(resident[0], faults.DEADLOCK)

@@ -42,8 +42,15 @@ def update(thread, space: str | None, address: int, change: Callable[[State], St
     return word
 
 
+def credit(thread, word: int, count: int) -> None:
+    """An asynchronous operation has transferred `count` bytes that the object at host address `word` expects."""
+    update(thread, None, word, lambda state: state._replace(transactions=state.transactions - count))
+
+
 @per_thread("mbarrier")
 def mbarrier(m: Match, decoder) -> Callable:
+    from warpwright.cpu.interpreter import asynchronous
+
     action = m["action"]
     written = next((value for value in m.values if value.written), None)
     write = decoder.writer(written.operand, written.type) if written is not None else (lambda thread, value: None)
@@ -72,9 +79,15 @@ def mbarrier(m: Match, decoder) -> Callable:
 
     def test(thread):
         region, place = locate(thread, space, address(thread), 8)
-        phase = State.unpack(region.load(place, 8)).phase
         wanted = number(thread)
-        write(thread, int(phase & 1 != wanted & 1) if m.get("parity") else int(phase != State.unpack(wanted).phase))
+
+        def passed() -> bool:
+            phase = State.unpack(region.load(place, 8)).phase
+            return phase & 1 != wanted & 1 if m.get("parity") else phase != State.unpack(wanted).phase
+
+        if thread.cta.launch.queue and not passed():
+            asynchronous.run_late(thread.cta.launch, lambda pending: pending.kind == asynchronous.MBARRIER and pending.key == place)
+        write(thread, int(passed()))
 
     actions = {"init": init, "inval": lambda thread: None, "expect_tx": expect, "complete_tx": complete, "arrive": arrive,
                "arrive_drop": arrive, "test_wait": test, "try_wait": test}

@@ -76,7 +76,7 @@ def locate(thread, space: str | None, address: int, size: int, align: int | None
     space: "global", "const", "shared", "local", "param", or None for a generic address.
     """
     if address % (align or size):
-        raise AccessFault(address, size, space if space in ("shared", "local") else None, misaligned=True)
+        raise AccessFault(address, align or size, space if space in ("shared", "local") else None, misaligned=True)
     launch = thread.cta.launch
     if space == "shared":
         shared = thread.cta.shared

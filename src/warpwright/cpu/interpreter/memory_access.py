@@ -1,19 +1,17 @@
-"""Loads, stores, atomics, asynchronous copies and address conversion: PTX ISA 9.7.9.8-20, .25 and 9.7.13.5-6.
+"""Loads, stores, atomics and address conversion: PTX ISA 9.7.9.8-20 and 9.7.13.5-6.
 
 Memory operations are performed at once, in program order of each thread: a legal outcome under the memory model, and the only one here.
-An asynchronous copy is performed when it is issued.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from warpwright.cpu.interpreter import floating, integer, mbarrier
+from warpwright.cpu.interpreter import floating, integer
 from warpwright.cpu.interpreter.floats import FORMATS
 from warpwright.cpu.interpreter.memory import locate
 from warpwright.cpu.interpreter.registry import operand, per_thread
 from warpwright.cpu.interpreter.words import is_signed, lanes, mask, read, split, width
-from warpwright.ptx import tree
 from warpwright.ptx.isa import Match
 
 
@@ -41,7 +39,10 @@ def load(m: Match, decoder) -> Callable:
 
 @per_thread("st")
 def store(m: Match, decoder) -> Callable:
-    refuse_asynchronous(m)
+    if m.get("async") or m.get("bulk"):
+        from warpwright.cpu.interpreter import asynchronous
+
+        return (asynchronous.store if m.get("async") else asynchronous.fill)(m, decoder)
     value = operand(m, "b")
     address, space = decoder.address(operand(m, "a").operand, space_of(m))
     source = decoder.value_reader(value)
@@ -56,11 +57,6 @@ def store(m: Match, decoder) -> Callable:
         region.store(place, size, word & mask(8 * size))
 
     return run
-
-
-def refuse_asynchronous(m: Match) -> None:
-    if m.get("async") or m.get("bulk"):
-        raise ValueError("asynchronous and bulk stores and reductions are not in the interpreter")
 
 
 # ── atomics ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -92,7 +88,10 @@ def operation(op: str, type_: str, flush: bool) -> Callable:
 
 @per_thread("atom", "red")
 def atomic(m: Match, decoder) -> Callable:
-    refuse_asynchronous(m)
+    if m.get("async"):
+        from warpwright.cpu.interpreter import asynchronous
+
+        return asynchronous.store(m, decoder)
     type_, op = m["T"], m["op"]
     address, space = decoder.address(operand(m, "a").operand, space_of(m))
     source = operand(m, "b")
@@ -115,80 +114,6 @@ def atomic(m: Match, decoder) -> Callable:
             region.store(place + i * element, element, value & mask(bits))
         if write is not None:
             write(thread, old if source.length else old[0])
-
-    return run
-
-
-# ── asynchronous copies ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-@per_thread("cp")
-def copy(m: Match, decoder) -> Callable:
-    if m.get("tensor") or m.get("reduce"):
-        raise ValueError("tensor copies and reductions by copies are not in the interpreter")
-    if m.get("action") == "mbarrier":
-        return arrive_when_copied(m, decoder)
-    if m.get("action") or m.get("prefetch"):
-        return nothing
-    return copy_bulk(m, decoder) if m.get("bulk") else copy_some(m, decoder)
-
-
-def copy_some(m: Match, decoder) -> Callable:
-    """cp.async: 4, 8 or 16 bytes to shared memory; those beyond src_size, or all if a predicate in its place is true, become zero."""
-    target, _ = decoder.address(operand(m, "dst").operand, "shared")
-    source, _ = decoder.address(operand(m, "src").operand, "global")
-    constant = operand(m, "size").operand
-    if not isinstance(constant, tree.Integer):
-        raise ValueError("the size of a cp.async is a constant")
-    size, limit = constant.value, m.value("src_size")
-    ignored = limit is not None and decoder.is_predicate(limit.operand)
-    read_limit = decoder.reader(limit.operand, "pred" if ignored else "u32") if limit is not None else None
-
-    def run(thread):
-        held = size
-        if read_limit is not None:
-            held = size * (1 - read_limit(thread)) if ignored else min(size, read_limit(thread))
-        word = 0
-        if held:
-            region, place = locate(thread, "global", source(thread), held, align=size)
-            word = region.load(place, held)
-        region, place = locate(thread, "shared", target(thread), size)
-        region.store(place, size, word)
-
-    return run
-
-
-def copy_bulk(m: Match, decoder) -> Callable:
-    """cp.async.bulk between global and shared memory, 16-byte aligned; its bytes count as a barrier's transactions where one is named."""
-    to, of = m["dst"].split("::")[0], m["src"].split("::")[0]
-    target, _ = decoder.address(operand(m, "dst").operand, to)
-    source, _ = decoder.address(operand(m, "src").operand, of)
-    size = decoder.value_reader(operand(m, "size"))
-    barrier = decoder.address(operand(m, "barrier").operand, "shared")[0] if m.value("barrier") is not None else None
-
-    def run(thread):
-        count = size(thread)
-        if count == 0:
-            return
-        region, place = locate(thread, of, source(thread), count, align=16)
-        word = region.load(place, count)
-        region, place = locate(thread, to, target(thread), count, align=16)
-        region.store(place, count, word)
-        if barrier is not None:
-            mbarrier.update(thread, "shared", barrier(thread), lambda state: state._replace(transactions=state.transactions - count))
-
-    return run
-
-
-def arrive_when_copied(m: Match, decoder) -> Callable:
-    """cp.async.mbarrier.arrive: the copies are done, so it arrives now. Without noinc the pending count is raised by one first."""
-    address, space = decoder.address(operand(m, "a").operand, space_of(m))
-
-    def run(thread):
-        if m.get("noinc"):
-            mbarrier.update(thread, space, address(thread), lambda state: state._replace(pending=state.pending - 1))
-        else:
-            locate(thread, space, address(thread), 8)
 
     return run
 
