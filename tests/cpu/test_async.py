@@ -215,8 +215,8 @@ Full: mbarrier.try_wait.parity.shared.b64 %q, [bar], 0;
 
 
 @pytest.mark.parametrize("kind", ["cpu", "interpreter"])
-@pytest.mark.parametrize(("wrong", "message"), [("[tile+8], [%a], 1024", "multiple of 16"), ("[tile], [%a], 4096", ""),
-                                                 ("[tile], [%a], %v", "")])
+@pytest.mark.parametrize(("wrong", "message"), [("[tile+8], [%a], 1024", "multiple of 16"), ("[tile], [%a], 4096", "4096 bytes"),
+                                                 ("[tile], [%a], %v", "16 bytes at 0x18")])
 def test_a_bulk_copy_to_a_wrong_place_is_a_fault(kind, wrong, message):
     text = BULK.replace("[tile], [%a], 1024", wrong).replace("@%q cp.async.bulk.shared", "mov.u32 %v, 24;\n @%q cp.async.bulk.shared")
     with pytest.raises(MemoryFault, match=message):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from warpwright.cpu.interpreter import mbarrier
 from warpwright.cpu.interpreter.memory import Region, locate
@@ -25,7 +26,7 @@ MBARRIER, COPIES, BULK, WGMMA = range(4)  # what completes an operation; the las
 class Pending:
     """A late operation. key: the host address of its mbarrier's word. group: how many groups of its kind its thread had committed."""
 
-    thread: object
+    thread: Any
     kind: int
     key: int
     bytes: int
