@@ -51,5 +51,13 @@ class KernelTimeout(KernelError):
     """A launch ran longer than its time limit (an endless loop, or a deadlock)."""
 
 
+class KernelDeadlock(KernelTimeout):
+    """Every thread that has not ended waits for threads that cannot come. `waiting` says who waits where for what, a line each."""
+
+    def __init__(self, message: str, *, waiting: list[str], **where):
+        self.waiting = waiting
+        super().__init__("\n".join([message, *(f"  {line}" for line in waiting)]), **where)
+
+
 class DataError(WarpwrightError):
     """Training data, a configuration or a checkpoint cannot be used as asked."""

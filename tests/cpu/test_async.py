@@ -1,10 +1,12 @@
 """Asynchronous copies and mbarriers: pipelines that wait give the right result, early or late; on a late device a missing wait shows."""
 
+import re
+
 import numpy as np
 import pytest
 
 from warpwright import Device
-from warpwright.errors import KernelTimeout, MemoryFault
+from warpwright.errors import KernelDeadlock, MemoryFault
 
 HEAD = """.version 8.6
 .target sm_90a
@@ -66,8 +68,29 @@ def test_producer_and_consumer_take_turns(kind, late):
 
 def test_a_barrier_that_nobody_completes_is_a_deadlock():
     text = PIPELINE.replace("[empty], 32;", "[empty], 33;")
-    with pytest.raises(KernelTimeout, match=r"mbarrier\.try_wait.*waits for ever"):
+    with pytest.raises(KernelDeadlock, match=r"mbarrier\.try_wait.*waits for ever") as caught:
         run(text, "cpu", False, 64, np.zeros(256, np.uint32), np.zeros(256, np.uint32))
+    assert [re.sub(r"at line \d+ ", "", line) for line in caught.value.waiting] == [
+        "CTA (0, 0, 0), warp 0 (Empty: mbarrier.try_wait.parity.shared.b64 %q, [empty], %v;): the mbarrier at shared memory offset 0x8, "
+        "whose phase 0 lacks 1 of 33 arrivals".replace("Empty: ", ""),
+        "CTA (0, 0, 0), warp 1 (mbarrier.try_wait.parity.shared.b64 %q, [bar], %v;): the mbarrier at shared memory offset 0x0, "
+        "whose phase 1 lacks 32 of 32 arrivals"]
+
+
+@pytest.mark.parametrize("kind", ["cpu", "interpreter"])
+def test_a_deadlock_at_barriers_says_who_waits_for_what(kind):
+    text = HEAD + """
+ shr.u32 %w, %t, 5; setp.lt.u32 %p, %w, 2; @%p bra First;
+ bar.sync 1;
+ ret;
+First:
+ bar.sync 2, 96;
+}"""
+    with pytest.raises(KernelDeadlock) as caught:
+        run(text, kind, False, 128, np.zeros(4, np.uint32), np.zeros(4, np.uint32))
+    assert sorted(re.sub(r"at line \d+ ", "", line) for line in caught.value.waiting) == [
+        "CTA (0, 0, 0), warps 0, 1 (bar.sync 2, 96;): barrier 2, where 64 of 96 threads have come",
+        "CTA (0, 0, 0), warps 2, 3 (bar.sync 1;): barrier 1, where 64 of 128 threads have come"]
 
 
 @pytest.mark.parametrize(("kind", "late"), BOTH)

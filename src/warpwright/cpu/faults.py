@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-from warpwright.errors import KernelError, KernelTimeout, KernelTrap, LaunchError, MemoryFault
+from warpwright.errors import KernelDeadlock, KernelError, KernelTimeout, KernelTrap, LaunchError, MemoryFault
 
 Triple = tuple[int, int, int]
 Owner = tuple[int, int, str]  # a legal range: start and end address, and whose it is
@@ -78,9 +78,50 @@ def memory_fault(kernel: str, instruction: str, line: int | None, address: int, 
     return MemoryFault(message, address=address, kernel=kernel, instruction=instruction, line=line, cta=cta, thread=thread)
 
 
+MOST_WAITING = 12  # lines of a deadlock's report
+
+
+class Waiting(NamedTuple):
+    """A warp that waits: at an instruction, for something (`barrier 0: 96 of 128 threads have come`)."""
+
+    cta: Triple
+    warp: int
+    line: int | None
+    instruction: str
+    awaits: str
+
+
+def describe_waiting(waiting: Iterable[Waiting]) -> list[str]:
+    """Who waits where for what: a line for the warps of a CTA that wait alike."""
+    groups: dict[tuple, list[int]] = {}
+    for one in waiting:
+        groups.setdefault((one.cta, one.line, one.instruction, one.awaits), []).append(one.warp)
+    lines = []
+    for (cta, line, instruction, awaits), warps in groups.items():
+        who = f"warp {warps[0]}" if len(warps) == 1 else f"warps {', '.join(map(str, warps[:8]))}{' …' if len(warps) > 8 else ''}"
+        place = f" at line {line}" if line is not None else ""
+        lines.append(f"CTA {cta}, {who}{place} ({instruction.strip()}): {awaits}")
+    if len(lines) > MOST_WAITING:
+        lines[MOST_WAITING:] = [f"… and {len(lines) - MOST_WAITING} more"]
+    return lines
+
+
+def describe_barrier(number: int, arrived: int, expected: int) -> str:
+    return f"barrier {number}, where {arrived} of {expected} threads have come"
+
+
+def describe_mbarrier(offset: int, word: int) -> str:
+    """An mbarrier by its offset in shared memory, and what its word says (library/async.ll)."""
+    expected, pending, transactions = word & 0xFFFFF, word >> 20 & 0xFFFFF, word >> 40 & 0x1FFFFF
+    transactions -= (transactions & 0x100000) << 1
+    lacks = [f"{pending} of {expected} arrivals"] * (pending > 0) + [f"{transactions} bytes"] * (transactions != 0)
+    return f"the mbarrier at shared memory offset {offset:#x}, whose phase {word >> 61 & 7} lacks {' and '.join(lacks) or 'nothing'}"
+
+
 def error_of(kind: int, *, kernel: str, instruction: str = "", line: int | None = None, cta: Triple | None = None,
-             thread: Triple | None = None, time_limit: float = 0.0, reason: str = "") -> KernelError | LaunchError:
-    """The exception for any kind but a memory fault. `reason` is added to the message of a trap, an assertion or something unsupported."""
+             thread: Triple | None = None, time_limit: float = 0.0, reason: str = "", waiting: Iterable[Waiting] = ()) -> KernelError | LaunchError:
+    """The exception for any kind but a memory fault. `reason` is added to the message of a trap, an assertion or something unsupported;
+    `waiting` says of a deadlock who waits."""
     place = where(kernel, instruction, line, cta, thread)
     facts: dict[str, Any] = {"kernel": kernel, "instruction": instruction, "line": line, "cta": cta, "thread": thread}
     if kind == TRAP:
@@ -90,5 +131,6 @@ def error_of(kind: int, *, kernel: str, instruction: str = "", line: int | None 
     if kind == TIMEOUT:
         return KernelTimeout(f"{place} was still running after {time_limit:g} s; launch(time_limit=…) sets the limit", **facts)
     if kind == DEADLOCK:
-        return KernelTimeout(f"{place} waits for ever: every thread that has not ended waits for threads that cannot come", **facts)
+        message = f"{place} waits for ever: every thread that has not ended waits for threads that cannot come"
+        return KernelDeadlock(message, waiting=describe_waiting(waiting), **facts)
     return LaunchError(f"{place} cannot run here{': ' + reason if reason else ''}")

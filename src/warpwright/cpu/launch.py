@@ -350,4 +350,31 @@ class FastBackend:
             space = {faults.SHARED: "shared", faults.LOCAL: "local"}.get(kind)
             return faults.memory_fault(kernel.name, text, line, address, size, cta, thread, owners,
                                        misaligned=kind == faults.MISALIGNED, space=space)
-        return faults.error_of(kind, kernel=kernel.name, instruction=text, line=line, cta=cta, thread=thread, time_limit=time_limit)
+        waiting = _waiting(compiled) if kind == faults.DEADLOCK else ()
+        return faults.error_of(kind, kernel=kernel.name, instruction=text, line=line, cta=cta, thread=thread, time_limit=time_limit,
+                               waiting=waiting)
+
+
+def _waiting(compiled: _Compiled) -> list[faults.Waiting]:
+    """Who waits, on the worker whose frame the record is: read from the frames as the fault left them (runtime.ll has their layout)."""
+    worker, = struct.unpack_from("<Q", compiled.record, 48)
+    fibers, = struct.unpack("<i", ctypes.string_at(worker + 12, 4))
+    frames, = struct.unpack("<Q", ctypes.string_at(worker + 24, 8))
+    found = []
+    for number in range(fibers):
+        frame = ctypes.string_at(frames + number * runtime.FRAME_BYTES, runtime.FRAME_BYTES)
+        shared, cta_state = struct.unpack_from("<Q", frame, 8)[0], struct.unpack_from("<Q", frame, 40)[0]
+        x, y, z, warp = struct.unpack_from("<4i", frame, 56)
+        site, waits, done = struct.unpack_from("<i", frame, 88)[0], *struct.unpack_from("<i4xi", frame, 112)
+        if done or not waits:
+            continue
+        if waits == 17:
+            at, = struct.unpack_from("<Q", frame, 128)
+            awaits = faults.describe_mbarrier(at - shared, struct.unpack("<Q", ctypes.string_at(at, 8))[0])
+        else:
+            alive, = struct.unpack("<i", ctypes.string_at(cta_state, 4))
+            arrived, expected = struct.unpack("<2i", ctypes.string_at(cta_state + 16 + 20 * (waits - 1), 8))
+            awaits = faults.describe_barrier(waits - 1, arrived, expected or 32 * alive)
+        line, _, text = compiled.sites[site] if 0 <= site < len(compiled.sites) else (None, None, "")
+        found.append(faults.Waiting((x, y, z), warp, line, text, awaits))
+    return found

@@ -8,6 +8,7 @@ loop for another. Instructions that end in `.sync` hold a lane until every lane 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from warpwright.cpu import faults
 from warpwright.cpu.interpreter import asynchronous
@@ -255,6 +256,21 @@ class Cta:
                 raise self.launch.stopped(self, faults.TIMEOUT)
         return moved
 
+    def waiting(self) -> Iterator[faults.Waiting]:
+        """The warps that wait at barriers or for lanes of their own."""
+        alive = 32 * sum(not warp.finished for warp in self.warps)
+        for number, barrier in self.barriers.all.items():
+            told = set()
+            for warp, _, step, _ in barrier.members:
+                if warp.number not in told:
+                    told.add(warp.number)
+                    awaits = faults.describe_barrier(number, barrier.arrived, barrier.expected or alive)
+                    yield faults.Waiting(self.index, warp.number, step.line, step.text, awaits)
+        for warp in self.warps:
+            for members in warp.waiting.values():
+                lanes = ", ".join(str(thread.lane) for thread, _, _ in members)
+                yield faults.Waiting(self.index, warp.number, members[0][1].line, members[0][1].text, f"lanes {lanes} wait for the warp's others")
+
     @property
     def finished(self) -> bool:
         return all(warp.finished for warp in self.warps)
@@ -269,6 +285,7 @@ class Launch:
         self.dynamic_shared, self.memory, self.time_limit = dynamic_shared, memory, time_limit
         self.late, self.exact_mma = late, exact_mma
         self.queue: list[asynchronous.Pending] = []  # what is late
+        self.resident: list[Cta] = []
         self.parameters = Region.allocate(max(1, len(parameters)), "kernel parameters", 256)
         self.parameters.bytes[:len(parameters)] = parameters
         self.deadline = time.monotonic() + time_limit
@@ -278,7 +295,7 @@ class Launch:
         """CTAs start in order; more than one at a time only where those that run do not end by themselves: they may wait for others."""
         nx, ny, nz = self.grid
         pending = ((x, y, z) for z in range(nz) for y in range(ny) for x in range(nx))
-        resident: list[Cta] = []
+        resident = self.resident = []
         wanted = 1
         while True:
             while len(resident) < wanted and (index := next(pending, None)) is not None:
@@ -297,7 +314,7 @@ class Launch:
                 if not moved and len(resident) < wanted:
                     raise self.stopped(resident[0], faults.DEADLOCK)
                 wanted = 2 * len(resident)
-            resident = remaining
+            resident = self.resident = remaining
 
     def stopped(self, cta: Cta, kind: int) -> Exception:
         """The error for a launch that does not end, at one thread that shows it."""
@@ -309,8 +326,9 @@ class Launch:
             thread, step, _ = next(iter(warp.waiting.values()))[0]
         else:
             thread, step, _ = cta.barriers.waiting(warp)
+        waiting = [one for each in self.resident for one in each.waiting()] if kind == faults.DEADLOCK else ()
         return faults.error_of(kind, kernel=self.program.kernel.name, instruction=step.text, line=step.line, cta=cta.index,
-                               thread=thread.index, time_limit=self.time_limit)
+                               thread=thread.index, time_limit=self.time_limit, waiting=waiting)
 
 
 def copy_value(thread: Thread, frame: Frame, target: RegisterName | Place, value: int) -> None:
