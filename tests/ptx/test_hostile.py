@@ -79,12 +79,12 @@ def test_time_grows_with_the_length_only(what):
 
     def seconds(n: int) -> float:
         text = make(n)
-        started = time.perf_counter()
+        started = time.process_time()
         diagnose(text)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     seconds(100)
-    assert seconds(24_000) < 25 * min(seconds(3000) for _ in range(2)) + 0.1
+    assert seconds(24_000) < 30 * min(seconds(3000) for _ in range(2)) + 0.3
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)

@@ -101,7 +101,8 @@ ILLEGAL = [
     ("isspacep.global %p1, counter;", "must be a register"),
     (".shared .b32 open[];", "'open' has no size"),
     ("brx.idx %r1, DONE;", "operand targets of 'brx.idx' is the label of a list declared before, not 'DONE'"),
-    ("tcgen05.wait::ld.sync.aligned;", "needs target sm_100f, sm_100a, or a later one of that family, and this module is for sm_90a"),
+    ("tcgen05.wait::ld.sync.aligned;",
+    "needs target one of sm_100f, sm_107f, sm_110f (f: or a later one of that family), and this module is for sm_90a"),
     ("add.rn.f32x2 %rd1, %rd2, %rd3;", "needs target sm_100 or later, and this module is for sm_90a"),
 ]
 

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from warpwright.cli.agree import agree
 from warpwright.errors import LaunchError, PtxError, WarpwrightError
 
 if TYPE_CHECKING:
     import numpy as np
 
 app = typer.Typer(help="Check PTX, and run it on this computer's processor.", no_args_is_help=True)
+app.command(rich_help_panel="For work on Warpwright itself")(agree)
 
 _SCALARS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "e4m3", "e5m2")
 _TORCH_ONLY = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
@@ -64,13 +66,13 @@ def check(
             problems += found
             if ptxas and module is not None and not problems:
                 gpu.assemble(text, target or module.target[0], file=str(file))
-            if module is not None and not problems and not no_lint:
-                findings = ptx.lint(module, lint or (), ignore or ())
         except PtxError as error:
             problems.append(error)
         except WarpwrightError as error:
             problems.append(error)
             code = 2
+        if module is not None and not problems and not no_lint:
+            findings = ptx.lint(module, lint or (), ignore or ())
         if problems or (strict and findings):
             code = code or 1
         for finding in findings:

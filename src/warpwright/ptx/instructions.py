@@ -10,14 +10,15 @@ from warpwright.ptx import isa, tree
 from warpwright.ptx.agreement import BITS, OPAQUE_TYPES, agrees, class_of, size_of, stored_type, takes
 from warpwright.ptx.isa.special import SPECIAL, VECTORS
 from warpwright.ptx.isa.table import Match, Value
+from warpwright.ptx.isa.texture import COORDINATES
 from warpwright.ptx.isa.video import OPCODES as VIDEO
 from warpwright.ptx.lexer import shorten
-from warpwright.ptx.names import Label, Scope, kind_of, prototype
+from warpwright.ptx.names import Declared, Label, Scope, kind_of, prototype
 from warpwright.ptx.printer import print_operand
 from warpwright.ptx.targets import Target, describe
 
 # Opcodes whose registers may be wider than the instruction's type.
-RELAXED = {"ld", "st", "ldu", "cvt"}
+RELAXED = {"ld", "st", "ldu", "cvt", "suld", "sust"}
 # Opcodes that take a special register in the place of any other.
 READ_SPECIAL = {"mov", "cvt"}
 # Opcodes whose (first) result may be thrown away with `_`.
@@ -26,8 +27,8 @@ DISCARD = {"atom", "setp", "elect", "mbarrier", "lop3", "match", "call", "tex", 
 _PARTS = ("x", "y", "z", "w")
 # Opcodes that take a value in braces for the value alone: `{%r1}`.
 ONE_ELEMENT = {"ld", "st", "ldu", "suld", "sust"}
-# Opcodes whose addresses are of textures, surfaces or tensor memory.
-_OPAQUE_ACCESS = {"tcgen05", "tex", "tld4", "txq", "suq", "suld", "sust", "sured"}
+# Opcodes whose addresses are of textures or surfaces: the type of object.
+_HANDLES = {"tex": "texref", "tld4": "texref", "txq": "texref", "suq": "surfref", "suld": "surfref", "sust": "surfref", "sured": "surfref"}
 # Opcodes with a form that looks at the values of constants.
 _VALUES_MATTER = frozenset(opcode for opcode, entry in isa.TABLE.items() if any(form.check for form in entry.forms))
 _SPACE_OF = {"shared::cta": "shared", "shared::cluster": "shared", "param::entry": "param", "param::func": "param"}
@@ -39,6 +40,13 @@ _LONG_WORD = re.compile(r"[^\s']{100,}")
 def show(operand: tree.Operand) -> str:
     """An operand for a message."""
     return shorten(print_operand(operand), 120)
+
+
+def _is_object(found: Declared, wanted: str, or_sampler: bool) -> bool:
+    """Whether a name is that of a texture, surface or sampler."""
+    if not isinstance(found, tree.Variable):
+        return False
+    return found.type == wanted or (or_sampler and found.type == "samplerref") or (found.space == "tex" and wanted == "texref")
 
 
 class InstructionChecker:
@@ -122,6 +130,8 @@ class InstructionChecker:
         if instruction.guard:
             register = instruction.guard.register
             type_ = self.register_type(register.name, scope)
+            if type_ is None and SPECIAL.get(register.name) == "pred":
+                type_ = "pred"
             if type_ is None:
                 yield self.undeclared(register, scope, instruction, "the guard")
             elif type_ != "pred":
@@ -202,15 +212,26 @@ class InstructionChecker:
             space = "shared"
         space = _SPACE_OF.get(space, space) if isinstance(space, str) else None
         base = operand.base
+        if instruction.opcode in _HANDLES:
+            yield from self.check_texture(operand, match_, scope)
+            if isinstance(base, tree.Symbol):
+                return
+        elif instruction.opcode == "tcgen05" and match_["action"] not in ("alloc", "commit") and not isinstance(base, tree.Register):
+            yield self.error(f"'{show(operand)}': a tensor memory address is in a register", operand, instruction)
+            return
         if base is None:
             if space != "local":
                 yield self.error(f"'[{operand.offset}]': an address without a base is for '.local' only", operand, instruction)
         elif isinstance(base, tree.Register):
             type_ = (SPECIAL.get(base.name) if "." not in base.name else None) or self.register_type(base.name, scope)
+            tensor = instruction.opcode == "tcgen05" and match_["action"] not in ("alloc", "commit")
             if base.name in SPECIAL and type_ is None:
                 yield self.error(f"'{base.name}' is a special register, and no address: read it with 'mov' first", base, instruction)
             elif type_ is None:
                 yield self.undeclared(base, scope, instruction, "the address register")
+            elif (tensor or instruction.opcode in _HANDLES) and (class_of(type_) not in "bi" or BITS[type_] != (32 if tensor else 64)):
+                what = "tensor memory address" if tensor else "handle of a texture or surface"
+                yield self.error(f"'{base.name}' is .{type_}, and a {what} has {32 if tensor else 64} bits", base, instruction)
             elif slots.get("space") == "param::func":
                 yield self.error(f"'.param::func' takes the name of a parameter, not the register '{base.name}'", base, instruction)
             elif class_of(type_) not in "bi" or type_ == "b128":
@@ -224,6 +245,40 @@ class InstructionChecker:
                     agrees(self.register_type(name, scope) or "b32", "b32") for name in isa.table.registers(part)):
                 yield self.error(f"the coordinates '{show(part)}' of '{instruction.mnemonic}' are 32-bit registers", part, instruction)
 
+    def check_texture(self, operand: tree.Address, match_: Match, scope: Scope) -> Iterator[PtxError]:
+        """The address of a texture or surface: the object, and coordinates that suit the geometry."""
+        instruction, base = match_.instruction, operand.base
+        wanted = _HANDLES[instruction.opcode]
+        if match_.get("sampler") == "force_unnormalized_coords":
+            wanted = "samplerref"
+        found = scope.find(base.name) if isinstance(base, tree.Symbol) else None
+        if isinstance(base, tree.Symbol) and found is None:
+            yield self.error(f"'{base.name}' in '{instruction}' is not declared", base, instruction)
+        elif base is None or operand.offset or (found is not None and not _is_object(found, wanted, bool(match_.get("sampler")))):
+            yield self.error(f"'{show(operand)}': '{instruction.mnemonic}' takes a .{wanted} or a 64-bit register with its handle", operand,
+                             instruction)
+        geometry = match_.get("geom")
+        if geometry is None:
+            return
+        given = operand.coordinates
+        elements = given.elements if isinstance(given, tree.Vector) else (given,) if given is not None else ()
+        count = COORDINATES[geometry]
+        if len(elements) not in (1, 2, 4) or len(elements) < count:
+            yield self.error(f"'.{geometry}' takes {count} coordinate{'s' * (count > 1)}, and here are {len(elements)}", given or operand,
+                             instruction)
+            return
+        type_ = match_.get("S") or "s32"
+        for i, element in enumerate(elements):
+            want = "u32" if i == 0 and geometry[0] == "a" else type_
+            if isinstance(element, tree.Register):
+                have = self.register_type(element.name, scope) or SPECIAL.get(element.name)
+                if have is None:
+                    yield self.undeclared(element, scope, instruction, "the coordinate")
+                elif BITS[have] != 32 or (want != "f32" and class_of(have) not in "bi"):
+                    yield self.error(f"the coordinate '{element.name}' is .{have}, and must be {takes(want)}", element, instruction)
+            elif not isinstance(element, tree.Integer | tree.Float):
+                yield self.error(f"a coordinate is a register or a number, not '{show(element)}'", element, instruction)
+
     def check_address_symbol(self, base: tree.Symbol, space: str | None, match_: Match, scope: Scope) -> Iterator[PtxError]:
         instruction = match_.instruction
         found = scope.find(base.name)
@@ -231,7 +286,7 @@ class InstructionChecker:
             yield self.error(f"'{base.name}' in '{instruction}' is not declared", base, instruction)
         elif not isinstance(found, tree.Variable):
             yield self.error(f"'{base.name}' in '{instruction}' is {kind_of(found)}, not a variable", base, instruction)
-        elif found.type in OPAQUE_TYPES or found.space == "tex" or instruction.opcode in _OPAQUE_ACCESS:
+        elif found.type in OPAQUE_TYPES or found.space == "tex":
             return
         elif found.space != space and (space is not None or found.space == "param"):
             if space is None and instruction.opcode not in ("ld", "st"):
@@ -290,7 +345,7 @@ class InstructionChecker:
                      in_vector: bool = False) -> Iterator[PtxError]:
         """One register, constant or symbol against a type."""
         instruction, opcode = match_.instruction, match_.instruction.opcode
-        relaxed = opcode in RELAXED
+        relaxed = opcode in RELAXED and value.name in ("d", "a", "b")
         match operand:
             case tree.Register(name=name):
                 if name in SPECIAL or name in VECTORS:
@@ -302,6 +357,8 @@ class InstructionChecker:
                 elif vector := getattr(scope.find(name), "vector", None):
                     if opcode != "mov" or BITS[register] * vector != BITS[type_]:
                         yield self.error(f"{where}: '{name}' is a vector of {vector}: write '{name}.x' and so on", operand, instruction)
+                elif value.spec.untyped and register[0] != "b":
+                    yield self.error(f"{where}: '{name}' is a .{register} register, and must be .b{BITS[type_]}", operand, instruction)
                 elif not agrees(register, type_, relaxed, in_vector and relaxed, value.spec.kind.split("*")[0] in match_.slots):
                     yield self.error(f"{where}: '{name}' is a .{register} register, and must be "
                                      f"{takes(type_, relaxed)}", operand, instruction)
@@ -362,8 +419,9 @@ class InstructionChecker:
     def check_constant(self, operand: tree.Integer | tree.Float, type_: str, value: Value, match_: Match, where: str,
                        in_vector: bool) -> Iterator[PtxError]:
         instruction = match_.instruction
-        if value.written:
-            yield self.error(f"{where} is written: it is a register, not '{show(operand)}'", operand, instruction)
+        if value.written or value.spec.register:
+            why = "written" if value.written else "no constant"
+            yield self.error(f"{where} is {why}: it is a register, not '{show(operand)}'", operand, instruction)
             return
         class_ = class_of(type_)
         if isinstance(operand, tree.Float):

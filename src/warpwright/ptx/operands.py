@@ -55,7 +55,11 @@ class OperandReader(ConstantReader):
         if kind == "[":
             return self.address()
         if kind == "{":
-            return self.vector()
+            vector = self.vector()
+            if self.kinds[self.at] != "|":
+                return vector
+            self.at += 1
+            return tree.Pair(vector, self.word_operand(), vector.position)
         if kind in ("!", "-") and self.kinds[self.at + 1] == "word":
             position = self.position()
             self.at += 1

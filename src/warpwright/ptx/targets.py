@@ -17,9 +17,12 @@ TARGETS: dict[str, tuple[int, int]] = {
     "sm_35": (3, 1), "sm_37": (4, 1), "sm_50": (4, 0), "sm_52": (4, 1), "sm_53": (4, 2), "sm_60": (5, 0), "sm_61": (5, 0), "sm_62": (5, 0),
     "sm_70": (6, 0), "sm_72": (6, 1), "sm_75": (6, 3), "sm_80": (7, 0), "sm_86": (7, 1), "sm_87": (7, 4), "sm_88": (9, 0), "sm_89": (7, 8),
     "sm_90": (7, 8), "sm_90a": (8, 0), "sm_100": (8, 6), "sm_100a": (8, 6), "sm_100f": (8, 8), "sm_101": (8, 6), "sm_101a": (8, 6),
-    "sm_101f": (8, 8), "sm_103": (8, 8), "sm_103a": (8, 8), "sm_103f": (8, 8), "sm_110": (9, 0), "sm_110a": (9, 0), "sm_110f": (9, 0),
+    "sm_101f": (8, 8), "sm_103": (8, 8), "sm_103a": (8, 8), "sm_103f": (8, 8), "sm_107": (9, 4), "sm_107a": (9, 4), "sm_107f": (9, 4), "sm_110": (9,
+    0), "sm_110a": (9, 0), "sm_110f": (9, 0),
     "sm_120": (8, 7), "sm_120a": (8, 7), "sm_120f": (8, 8), "sm_121": (8, 8), "sm_121a": (8, 8), "sm_121f": (8, 8),
 }
+# Part → its family: the parts that take what `sm_…f` of the first of them takes. sm_101 is the old name of sm_110.
+FAMILIES = {100: 100, 103: 100, 107: 107, 101: 110, 110: 110, 120: 120, 121: 120}
 OPTIONS = {"texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"}
 
 
@@ -51,17 +54,25 @@ class Target:
 
     def has(self, need: Need) -> bool:
         """Whether the target has what an instruction needs."""
-        if need.arch == "a":
-            return self.suffix == "a" and self.number == need.sm
-        if need.arch == "f":
-            return self.suffix != "" and self.number // 10 == need.sm // 10 and self.number >= need.sm
-        if need.arch == "a+":
-            return self.suffix != "" and self.number >= need.sm
-        return self.number >= need.sm
+        if not all(any(self.is_one(sm, arch) for sm, arch in choice) for choice in need.among):
+            return False
+        return self.is_one(need.sm, need.arch)
+
+    def is_one(self, sm: int, arch: str) -> bool:
+        """Whether this is the part `sm` or a later one; by `arch`, itself ("a"), of its family ("f"), or specific to any later part ("a+")."""
+        if arch == "a":
+            return self.suffix == "a" and self.number == sm
+        if arch == "f":
+            return self.suffix != "" and FAMILIES.get(self.number) == FAMILIES.get(sm) and (self.number >= sm or self.number == 101)
+        return self.number >= sm and (arch != "a+" or self.suffix != "")
 
 
 def describe(need: Need) -> str:
     """A need's target in words: `sm_80 or later`."""
+    if need.among:
+        names = sorted({f"sm_{sm}{arch}" for choice in need.among for sm, arch in choice if
+                        all(any((sm, other) == one for other in ("", "a", "f", "a+") for one in more) for more in need.among)})
+        return "one of " + ", ".join(names or (f"sm_{sm}{arch}" for sm, arch in need.among[0])) + " (f: or a later one of that family)"
     if need.arch == "a":
         return f"sm_{need.sm}a"
     if need.arch == "f":

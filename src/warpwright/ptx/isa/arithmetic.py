@@ -23,7 +23,7 @@ for _opcode, _meaning in (("add", "d = a + b"), ("sub", "d = a - b")):
     declare(
         _opcode, _meaning,
         (f"T:{{{INTEGERS}}}", BINARY),
-        ("T:{u16x2|s16x2}", BINARY, "@sm_90@ptx8.0") if _opcode == "add" else ("T:{u16x2|s16x2}", BINARY, "@sm_120f@ptx9.2"),
+        *((("T:{u16x2|s16x2}", BINARY, "@sm_90@ptx8.0"), ("sat T:{u16x2|s16x2}", BINARY, "@sm_120f@ptx9.2")) if _opcode == "add" else ()),
         ("sat T:{s32}", BINARY),
         (f"cc T:{{{CARRY}}}", BINARY),
         (f"{ROUND}? ftz? sat? T:{{f32}}", BINARY),
@@ -88,7 +88,7 @@ for _opcode, _meaning in (("abs", "d = |a|"), ("neg", "d = -a")):
         ("T:{s16|s32|s64}", UNARY),
         ("ftz? T:{f32}", UNARY),
         ("T:{f64}", UNARY),
-        ("ftz? T:{f16|f16x2}", UNARY, "@sm_53@ptx6.0"),
+        ("ftz? T:{f16|f16x2}", UNARY, "@sm_53@ptx6.5" if _opcode == "abs" else "@sm_53@ptx6.0"),
         ("T:{bf16|bf16x2}", UNARY, "@sm_80@ptx7.0"),
     )
 

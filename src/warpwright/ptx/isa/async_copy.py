@@ -39,7 +39,7 @@ def _options(modifiers: str, operands: str, needs: str, *options: tuple[str, str
     yield from _options(modifiers.replace(place, modifier), f"{operands}, {operand}", needs, *rest)
 
 
-_POLICY = ("<hint>", HINT, "policy:b64")
+_POLICY = ("<hint>", HINT, "policy:u64")
 _MASK = ("<multicast>", MULTICAST, "mask:u16")
 
 
@@ -47,9 +47,9 @@ def _cp_async():
     for cop in ("ca", "cg"):
         yield (f"async cop:{{{cop}}} {SHARED} src:{{global}} {FETCH}", "dst:addr, src:addr, size:imm, src_size:any?", "@sm_80@ptx7.0", "",
                _check_size)
-        yield (f"async cop:{{{cop}}} {SHARED} src:{{global}} {HINT} {FETCH}", "dst:addr, src:addr, size:imm, policy:b64",
+        yield (f"async cop:{{{cop}}} {SHARED} src:{{global}} {HINT} {FETCH}", "dst:addr, src:addr, size:imm, policy:u64",
                "@sm_80@ptx7.4", "", _check_size)
-        yield (f"async cop:{{{cop}}} {SHARED} src:{{global}} {HINT} {FETCH}", "dst:addr, src:addr, size:imm, src_size:any, policy:b64",
+        yield (f"async cop:{{{cop}}} {SHARED} src:{{global}} {HINT} {FETCH}", "dst:addr, src:addr, size:imm, src_size:any, policy:u64",
                "@sm_80@ptx7.4", "", _check_size)
 
 

@@ -40,17 +40,17 @@ def _check(match: Match) -> str | None:
 
 declare(
     "atom", "d = the value at a; the value at a = that op b, in one step that no other thread can interrupt",
-    *((f"{ORDER} {op} {HINT} T:{{{types}}}", "=d:T, a:addr, b:T, policy:b64?", needs, "", _check) for op, types, needs in _SCALAR),
-    (f"{ORDER} op:{{exch}} {HINT} T:{{b32|b64|b128@sm_90@ptx8.3}}", "=d:T, a:addr, b:T, policy:b64?", "", "", _check),
+    *((f"{ORDER} {op} {HINT} T:{{{types}}}", "=d:T, a:addr, b:T, policy:u64?", needs, "", _check) for op, types, needs in _SCALAR),
+    (f"{ORDER} op:{{exch}} {HINT} T:{{b32|b64|b128@sm_90@ptx8.3}}", "=d:T, a:addr, b:T, policy:u64?", "", "", _check),
     (f"{ORDER} op:{{cas}} T:{{b16@sm_70@ptx6.3|b32|b64|b128@sm_90@ptx8.3}}", "=d:T, a:addr, b:T, c:T"),
-    *((f"sem:{{relaxed|acquire|release|acq_rel}}? {SCOPE}? {GLOBAL} {op} {HINT} {types}", "=d:T*vec, a:addr, b:T*vec, policy:b64?",
+    *((f"sem:{{relaxed|acquire|release|acq_rel}}? {SCOPE}? {GLOBAL} {op} {HINT} {types}", "=d:T*vec, a:addr, b:T*vec, policy:u64?",
        "@sm_90@ptx8.1", "", _check) for op, types in _VECTOR),
     effects="load store",
 )
 declare(
     "red", "the value at a = that op b, in one step that no other thread can interrupt",
-    *((f"{RED_ORDER} {op} {HINT} T:{{{types}}}", "a:addr, b:T, policy:b64?", needs, "", _check) for op, types, needs in _SCALAR),
-    *((f"sem:{{relaxed|release}}? {SCOPE}? {GLOBAL} {op} {HINT} {types}", "a:addr, b:T*vec, policy:b64?",
+    *((f"{RED_ORDER} {op} {HINT} T:{{{types}}}", "a:addr, b:T, policy:u64?", needs, "", _check) for op, types, needs in _SCALAR),
+    *((f"sem:{{relaxed|release}}? {SCOPE}? {GLOBAL} {op} {HINT} {types}", "a:addr, b:T*vec, policy:u64?",
        "@sm_90@ptx8.1", "", _check) for op, types in _VECTOR),
     *((f"async sem:{{relaxed}} scope:{{cluster}} space:{{shared::cluster}}? complete:{{mbarrier::complete_tx::bytes}} op:{{{op}}} "
        f"T:{{{types}}}",

@@ -44,4 +44,4 @@ declare("setmaxnreg", "give the warp's thread group more or fewer registers",
         ("action:{inc|dec} sync aligned T:{u32}", "a:imm", "@sm_90a+@ptx8.0", "", _register_count), effects="barrier")
 declare("alloca", "d = the address of a fresh bytes of the thread's stack", ("T:{u32|u64}", "=d:T, a:T, b:imm?", "@sm_52@ptx7.3"))
 declare("stacksave", "d = the stack pointer", ("T:{u32|u64}", "=d:T", "@sm_52@ptx7.3"))
-declare("stackrestore", "set the stack pointer to a", ("T:{u32|u64}", "a:T", "@sm_52@ptx7.3"))
+declare("stackrestore", "set the stack pointer to a", ("T:{u32|u64}", "a!:T", "@sm_52@ptx7.3"))

@@ -63,7 +63,7 @@ declare(
     (f"{INTEGER_ROUND}? D:{{bf16}} S:{{bf16}}", ONE, BF16),
     # two at once
     ("rnd:{rn|rz} relu? satfinite@sm_80@ptx8.1? D:{f16x2|bf16x2} S:{f32}", TWO, "@sm_80@ptx7.0"),
-    ("rnd:{rs} relu? satfinite? D:{f16x2|bf16x2} S:{f32}", "=d:D, a:S, b:S, bits:b32", "@sm_100a@ptx8.7"),
+    ("rnd:{rs} relu? satfinite? D:{f16x2|bf16x2} S:{f32}", "=d:D, a:S, b:S, bits!!:b32", "@sm_100a@ptx8.7"),
     ("rnd:{rn} satfinite relu? D:{e4m3x2|e5m2x2} S:{f32}", TWO, "@sm_89@ptx7.8"),
     ("rnd:{rn} satfinite relu? D:{e4m3x2|e5m2x2} S:{f16x2}", ONE, "@sm_89@ptx7.8"),
     ("rnd:{rn} satfinite relu? D:{e4m3x2|e5m2x2} S:{bf16x2}", ONE, "@sm_100a+@ptx9.1"),
@@ -73,8 +73,8 @@ declare(
     ("rnd:{rz|rp} satfinite? D:{ue8m0x2} S:{f32}", TWO, "@sm_100a+@ptx8.6"),
     ("rnd:{rz|rp} satfinite? D:{ue8m0x2} S:{bf16x2}", ONE, "@sm_100a+@ptx8.6"),
     ("rnd:{rn} D:{bf16x2} S:{ue8m0x2}", ONE, "@sm_100a+@ptx8.6"),
-    ("rnd:{rs} relu? satfinite D:{e4m3x4|e5m2x4|e2m3x4|e3m2x4} S:{f32}", "=d:D, a:4*f32, bits:b32", "@sm_100a@ptx8.7"),
-    ("rnd:{rs} relu? satfinite D:{e2m1x4} S:{f32}", "=d:D, a:4*f32, bits:b32", "@sm_100a@ptx8.7"),
+    ("rnd:{rs} relu? satfinite D:{e4m3x4|e5m2x4|e2m3x4|e3m2x4} S:{f32}", "=d:D, a:4*f32, bits!!:b32", "@sm_100a@ptx8.7"),
+    ("rnd:{rs} relu? satfinite D:{e2m1x4} S:{f32}", "=d:D, a:4*f32, bits!!:b32", "@sm_100a@ptx8.7"),
     # integers packed side by side
     ("pack sat D:{u16|s16} S:{s32}", "=d:b32, a:S, b:S", "@sm_72@ptx6.5"),
     ("pack sat D:{u8|s8|u4@sm_75|s4@sm_75|u2@sm_75|s2@sm_75} S:{s32} C:{b32}", "=d:b32, a:S, b:S, c:C", "@sm_72@ptx6.5"),

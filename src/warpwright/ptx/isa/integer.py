@@ -36,7 +36,7 @@ declare("bfe", "d = the field of a of len bits from bit pos on, extended with ze
         ("T:{u32|u64|s32|s64}", "=d:T, a:T, pos:u32, len:u32", "", "", _check_field))
 declare("bfi", "d = b with the field of len bits from bit pos on replaced by a's low bits",
         ("T:{b32|b64}", "=d:T, a:T, b:T, pos:u32, len:u32", "", "", _check_field))
-declare("bmsk", "d = a mask of b ones from bit a on", ("mode:{clamp|wrap} T:{b32}", "=d:T, a:T, b:T", "@sm_70@ptx7.6"))
+declare("bmsk", "d = a mask of b ones from bit a on", ("mode:{clamp|wrap} T:{b32}", "=d:u32, a:u32, b:u32", "@sm_70@ptx7.6"))
 declare("szext", "d = the low b bits of a, extended", ("mode:{clamp|wrap} T:{u32|s32}", "=d:T, a:T, b:u32", "@sm_70@ptx7.6"))
 
 for _opcode, _meaning in (("and", "d = a & b"), ("or", "d = a | b"), ("xor", "d = a ^ b")):

@@ -104,13 +104,13 @@ declare(
        _FRAGMENTS, "@sm_120f@ptx8.7") for acc in ("f16", "f32")),
     (f"sync aligned shape:{{m16n8k32}} {_ROWCOL} kind:{{kind::mxf8f6f4}} block_scale scale_vec:{{scale_vec::1X}}? "
      f"D:{{f32}} A:{{{_TINY}}} B:{{{_TINY}}} C:{{f32}} scale:{{ue8m0}}",
-     _FRAGMENTS + ", scale_a:b32, id_a:2*b16, scale_b:b32, id_b:2*b16", "@sm_120f@ptx8.7"),
+     _FRAGMENTS + ", scale_a!:b32, id_a:2*u16, scale_b!:b32, id_b:2*u16", "@sm_120f@ptx8.7"),
     (f"sync aligned shape:{{m16n8k64}} {_ROWCOL} kind:{{kind::mxf4}} block_scale scale_vec:{{scale_vec::2X}}? "
      "D:{f32} A:{e2m1} B:{e2m1} C:{f32} scale:{ue8m0}",
-     _FRAGMENTS + ", scale_a:b32, id_a:2*b16, scale_b:b32, id_b:2*b16", "@sm_120f@ptx8.7"),
+     _FRAGMENTS + ", scale_a!:b32, id_a:2*u16, scale_b!:b32, id_b:2*u16", "@sm_120f@ptx8.7"),
     (f"sync aligned shape:{{m16n8k64}} {_ROWCOL} kind:{{kind::mxf4nvf4}} block_scale scale_vec:{{scale_vec::2X|scale_vec::4X}} "
      "D:{f32} A:{e2m1} B:{e2m1} C:{f32} scale:{ue8m0|ue4m3}",
-     _FRAGMENTS + ", scale_a:b32, id_a:2*b16, scale_b:b32, id_b:2*b16", "@sm_120f@ptx8.7"),
+     _FRAGMENTS + ", scale_a!:b32, id_a:2*u16, scale_b!:b32, id_b:2*u16", "@sm_120f@ptx8.7"),
     # integers and bits
     (f"sync aligned shape:{{m8n8k16|m16n8k16@sm_80@ptx7.0|m16n8k32@sm_80@ptx7.0}} {_ROWCOL} satfinite? "
      "D:{s32} A:{u8|s8} B:{u8|s8} C:{s32}",
@@ -154,7 +154,7 @@ declare(
     effects="store warp",
 )
 declare("movmatrix", "d = the 8×8 matrix a of the warp, transposed",
-        ("sync aligned shape:{m8n8} trans T:{b16}", "=d:b32, a:b32", "@sm_75@ptx7.8"),
+        ("sync aligned shape:{m8n8} trans T:{b16}", "=d:b32, a!:b32", "@sm_75@ptx7.8"),
         effects="warp")
 
 # ── wmma ─────────────────────────────────────────────────────────────────────────────────────────────────────────

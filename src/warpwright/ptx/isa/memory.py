@@ -6,7 +6,10 @@ prefetch size (`L2::128B`).
 Operands: ld: d, a (the address), policy. st: a (the address), b, policy. Addresses are of kind addr: `tree.Address`.
 """
 
+import struct
+
 from warpwright.ptx.isa.table import Match, constant, declare
+from warpwright.ptx.tree import Float
 
 TYPES = "b8|b16|b32|b64|b128@sm_70@ptx8.3|u8|s8|u16|s16|u32|s32|u64|s64|f32|f64"
 SPACES = ("const|global|local|param|param::entry@ptx8.3|param::func@ptx8.3|shared|shared::cta@sm_30@ptx7.8|shared::cluster@sm_90@ptx7.8")
@@ -27,8 +30,8 @@ WIDTHS = (
     ("", "b128", "@sm_70@ptx8.3"),
 )
 WIDE = (("vec:{v4}", "b64|u64|s64|f64", "@sm_100@ptx8.8"), ("vec:{v8}", "b32|u32|s32|f32", "@sm_100@ptx8.8"))
-LOADED = "=d:T*vec, a:addr, policy:b64?"
-GIVEN = "a:addr, b:T*vec, policy:b64?"
+LOADED = "=d:T*vec, a:addr, policy:u64?"
+GIVEN = "a:addr, b:T*vec, policy:u64?"
 
 
 def _check(match: Match) -> str | None:
@@ -101,11 +104,20 @@ declare("discard", "drop the cache lines from address a on without writing them 
 
 _PRIMARY = "primary:{L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged}"
 _SECONDARY = "secondary:{L2::evict_first|L2::evict_unchanged}?"
+def _check_fraction(match: Match) -> str | None:
+    value = match.value("a")
+    if value is None or not isinstance(value.operand, Float):
+        return None
+    bits = value.operand.bits
+    number = struct.unpack("<d", struct.pack("<Q", bits))[0] if value.operand.width == 64 else struct.unpack("<f", struct.pack("<I", bits))[0]
+    return None if 0 < number <= 1 else f"the fraction is above 0 and at most 1, not {number}"
+
+
 declare(
     "createpolicy", "d = a cache policy",
-    (f"fractional {_PRIMARY} {_SECONDARY} T:{{b64}}", "=d:T, a:f32?", "@sm_80@ptx7.4"),
-    (f"range space:{{global}}? {_PRIMARY} {_SECONDARY} T:{{b64}}", "=d:T, a:addr, b:u32, c:u32", "@sm_80@ptx7.4"),
-    ("cvt level:{L2} T:{b64}", "=d:T, a:b64", "@sm_80@ptx7.4"),
+    (f"fractional {_PRIMARY} {_SECONDARY} T:{{b64}}", "=d:u64, a:f32?", "@sm_80@ptx7.4", "", _check_fraction),
+    (f"range space:{{global}}? {_PRIMARY} {_SECONDARY} T:{{b64}}", "=d:u64, a:addr, b:u32, c:u32", "@sm_80@ptx7.4"),
+    ("cvt level:{L2} T:{b64}", "=d:u64, a:u64", "@sm_80@ptx7.4"),
     effects="nop",
 )
 

@@ -35,7 +35,7 @@ def _cta_barrier(aligned: str, needs: str):
 
 declare("bar", "wait at, or arrive at, a barrier of the CTA; or a barrier of the lanes in mask",
         *_cta_barrier("", ""),
-        ("warp action:{sync}", "mask:b32", "@sm_30@ptx6.0"), effects="barrier")
+        ("warp action:{sync}", "mask:u32", "@sm_30@ptx6.0"), effects="barrier")
 declare("barrier", "wait at, or arrive at, a barrier of the CTA or of the cluster",
         *_cta_barrier("aligned?", "@ptx6.0"),
         ("cluster action:{arrive} sem:{release|relaxed}? aligned?", "", "@sm_90@ptx7.8"),
@@ -80,14 +80,15 @@ declare(
     (f"action:{{inval}} {_SPACE} T:{{b64}}", "a:addr", "@sm_80@ptx7.0"),
     (f"action:{{expect_tx|complete_tx}} sem:{{relaxed}}? scope:{{cta|cluster}}? {_ANY} T:{{b64}}", "a:addr, b:u32", "@sm_90@ptx8.0", "",
      _check_order),
-    (f"{_ARRIVE} {_ORDER} {_ANY} T:{{b64}}", "=d:T, a:addr, b:u32?", "@sm_80@ptx7.0", "", _check_order),
-    (f"{_ARRIVE} expect_tx {_ORDER} {_ANY} T:{{b64}}", "=d:T, a:addr, b:u32", "@sm_90@ptx8.0", "", _check_order),
-    (f"{_ARRIVE} noComplete {_ORDER} {_SPACE} T:{{b64}}", "=d:T, a:addr, b:u32", "@sm_80@ptx7.0", "", _check_order),
-    (f"action:{{test_wait}} {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:b64", "@sm_80@ptx7.0", "", _check_order),
+    (f"{_ARRIVE} {_ORDER} {_ANY} T:{{b64}}", "=d:u64, a:addr, b:u32?", "@sm_80@ptx7.0", "", _check_order),
+    (f"{_ARRIVE} expect_tx {_ORDER} {_ANY} T:{{b64}}", "=d:u64, a:addr, b:u32", "@sm_90@ptx8.0", "", _check_order),
+    (f"{_ARRIVE} noComplete sem:{{release}}? scope:{{cta@sm_80@ptx8.0}}? {_SPACE} T:{{b64}}", "=d:u64, a:addr, b:u32", "@sm_80@ptx7.0", "",
+    _check_order),
+    (f"action:{{test_wait}} {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:u64", "@sm_80@ptx7.0", "", _check_order),
     (f"action:{{test_wait}} parity@ptx7.1 {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:u32", "@sm_80@ptx7.0", "", _check_order),
-    (f"action:{{try_wait}} {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:b64, hint:u32?", "@sm_90@ptx7.8", "", _check_order),
+    (f"action:{{try_wait}} {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:u64, hint:u32?", "@sm_90@ptx7.8", "", _check_order),
     (f"action:{{try_wait}} parity {_WAIT} {_SPACE} T:{{b64}}", "=d:pred, a:addr, b:u32, hint:u32?", "@sm_90@ptx7.8", "", _check_order),
-    ("action:{pending_count} T:{b64}", "=d:u32, a:b64", "@sm_80@ptx7.0"),
+    ("action:{pending_count} T:{b64}", "=d:u32, a:u64", "@sm_80@ptx7.0"),
     effects="barrier",
 )
 

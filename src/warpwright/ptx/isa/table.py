@@ -8,7 +8,7 @@ An `Entry` is one opcode; each of its `Form`s is one line of syntax. A form is t
   a slot (`T`), a type (`u32`, `pred`), `wide(T)` (twice as wide), `T*vec` (a vector as long as slot `vec` says: none, v2, v4, v8),
   `4*b32` (always a vector of four), `name(…)` (a function in `TYPE_FUNCTIONS`, for matrix fragments),
   or a kind without a type: `addr` (an address), `label`, `imm` (an integer constant), `symbol`, `arguments`, `any`.
-  `?` after an operand makes it optional; optional operands stand last. `d|p` operands are declared as `=d|p?:T|pred`.
+  `a!:T` takes no constant. `?` after an operand makes it optional; optional operands stand last. `d|p` operands are declared as `=d|p?:T|pred`.
 """
 
 from __future__ import annotations
@@ -42,15 +42,18 @@ class Need:
     """The oldest PTX version and target that take something.
 
     `arch` says what else the target must be: "a" this very part's sm_90a, "f" one of this part's family (sm_100f, sm_100a, sm_103a …),
-    "a+" an architecture-specific target (suffix a or f) of this part or any later one.
+    "a+" an architecture-specific target (suffix a or f) of this part or any later one. `among` holds choices of such targets, (sm, arch)
+    each: the target must be one of every choice.
     """
 
     ptx: tuple[int, int] = (1, 0)
     sm: int = 10
     arch: str = ""
+    among: tuple[tuple[tuple[int, str], ...], ...] = ()
 
     def join(self, other: Need) -> Need:
-        return Need(max(self.ptx, other.ptx), max(self.sm, other.sm), other.arch or self.arch)
+        among = self.among + tuple(choice for choice in other.among if choice not in self.among)
+        return Need(max(self.ptx, other.ptx), max(self.sm, other.sm), other.arch or self.arch, among)
 
 
 def _need(text: str) -> Need:
@@ -59,6 +62,9 @@ def _need(text: str) -> Need:
         if word.startswith("ptx"):
             major, minor = word[3:].split(".")
             need = need.join(Need(ptx=(int(major), int(minor))))
+        elif "/" in word:
+            choice = tuple((int(one[3:].rstrip("af+")), one[3:].lstrip("0123456789")) for one in word.split("/"))
+            need = need.join(Need(sm=min(number for number, _ in choice), among=(choice,)))
         elif word.startswith("sm_"):
             number, arch = re.fullmatch(r"sm_(\d+)(.*)", word).groups()  # type: ignore[union-attr]
             need = need.join(Need(sm=int(number), arch=arch))
@@ -79,13 +85,16 @@ class Slot:
 
 @dataclass(frozen=True)
 class OperandSpec:
-    """One operand of a form. access: "r", "w" or "rw". `second` is set for `d|p`."""
+    """One operand of a form. access: "r", "w" or "rw". `second` is set for `d|p`. `register`: it may be no constant; `untyped`: its register is of
+    untyped bits."""
 
     name: str
     kind: str
     access: str = "r"
     optional: bool = False
     second: OperandSpec | None = None
+    register: bool = False
+    untyped: bool = False
 
 
 KINDS = ("addr", "label", "imm", "symbol", "arguments", "any")
@@ -132,12 +141,24 @@ def _operand(word: str) -> OperandSpec:
         (name, second), (kind, second_kind) = name.split("|"), kind.split("|")
         return OperandSpec(name, kind, access, optional,
                            OperandSpec(second.rstrip("?"), second_kind, access, second.endswith("?")))
-    return OperandSpec(name, kind or "any", access, optional)
+    return OperandSpec(name.rstrip("!"), kind or "any", access, optional, register=name.endswith("!"), untyped=name.endswith("!!"))
 
 
 # Slots whose modifier is part of the instruction's name, and cannot move.
-_NAMING = {"action", "operand", "warp", "cluster", "async", "bulk", "tensor", "reduce", "prefetch", "to", "pack", "dst", "src", "proxy",
+_NAMING = {"cta", "sp", "sp::ordered_metadata", "action", "operand", "warp", "cluster", "async", "bulk", "tensor", "reduce", "prefetch", "to", "pack",
+           "dst", "src", "proxy",
            "fractional", "range"}
+
+
+def _ordered_group(modifier: str) -> str:
+    """The modifiers among which one keeps its place: types, layouts, spaces; "" for none."""
+    if modifier in TYPE_BITS:
+        return "type"
+    return "layout" if modifier in ("row", "col") else "space" if modifier in ("global", "shared", "shared::cta", "shared::cluster") else ""
+
+
+# Modifiers that ptxas takes more than once for the same as once.
+_REPEATABLE = {"cc", "sat", "uni", "relu"}
 
 
 @dataclass(frozen=True)
@@ -193,33 +214,35 @@ class Form:
     def assign_unordered(self, modifiers: tuple[str, ...]) -> dict[str, str | bool | None] | None:
         """The same with the modifiers in any order, as ptxas takes them: `ld.global.acquire.gpu`, `setp.ftz.eq.f32`.
 
-        Those that are part of the instruction's name (`cp.async`, `mbarrier.init`, `mul.wide`) stay in front, and types and layouts keep
-        their order.
+        Those that are part of the instruction's name (`cp.async`, `mbarrier.init`, `mul.wide`) stay in front, and types, layouts and state
+        spaces keep their order.
         """
-        slots, filled = self.slots, {}
+        slots = self.slots
+        filled: dict[int, str] = {}
         if len(modifiers) > len(slots):
             return None
         for i, slot in enumerate(slots):
-            if slot.optional or not (slot.name in _NAMING or {"lo", "wide"} & slot.choices.keys()):
+            if not (slot.name in _NAMING or {"lo", "wide"} & slot.choices.keys()):
                 break
-            if i >= len(modifiers) or modifiers[i] not in slot.choices:
+            if len(filled) < len(modifiers) and modifiers[len(filled)] in slot.choices:
+                filled[i] = modifiers[len(filled)]
+            elif not slot.optional:
                 return None
-            filled[i] = modifiers[i]
         named = len(filled)
 
-        def fit(j: int, last_type: int) -> bool:
+        def fit(j: int, last: dict[str, int]) -> bool:
             if j == len(modifiers):
                 return all(slot.optional or i in filled for i, slot in enumerate(slots))
-            is_type = modifiers[j] in TYPE_BITS or modifiers[j] in ("row", "col")
+            group = _ordered_group(modifiers[j])
             for i, slot in enumerate(slots):
-                if i not in filled and modifiers[j] in slot.choices and not (is_type and i < last_type):
+                if i not in filled and modifiers[j] in slot.choices and not (group and i < last.get(group, 0)):
                     filled[i] = modifiers[j]
-                    if fit(j + 1, i if is_type else last_type):
+                    if fit(j + 1, {**last, group: i} if group else last):
                         return True
                     del filled[i]
             return False
 
-        if not fit(named, 0):
+        if not fit(named, {}):
             return None
         return {slot.name: (i in filled) if slot.flag else filled.get(i) for i, slot in enumerate(slots)}
 
@@ -375,6 +398,9 @@ def forms_for(opcode: str, modifiers: tuple[str, ...]) -> tuple[tuple[Form, dict
     found = [(form, slots) for form in forms if (slots := form.assign(modifiers)) is not None]
     if not found:
         found = [(form, slots) for form in forms if (slots := form.assign_unordered(modifiers)) is not None]
+    if not found and len(set(modifiers)) < len(modifiers):
+        once = tuple(word for i, word in enumerate(modifiers) if word not in _REPEATABLE or word not in modifiers[:i])
+        return forms_for(opcode, once) if once != modifiers else ()
     return tuple(found)
 
 
@@ -389,17 +415,23 @@ class _Fit:
     places: tuple[tuple[OperandSpec, str, str | None, int | None], ...]
     seconds: tuple[tuple[OperandSpec, str, str | None, int | None] | None, ...]
 
-    def takes(self, operands: tuple[tree.Operand, ...]) -> bool:
+    def takes(self, operands: tuple[tree.Operand, ...], exactly: bool) -> bool:
         """Whether there are as many operands, with parentheses and vectors of a fixed length where they belong:
-        `call (r), f` is not `call f, (a)`."""
+        `call (r), f` is not `call f, (a)`. exactly: addresses and vectors too stand where they belong, and nowhere else."""
         if not self.least <= len(operands) <= len(self.places):
             return False
-        for (spec, _, _, _), operand in zip(self.places, operands, strict=False):
+        for (spec, kind, _, length), operand in zip(self.places, operands, strict=False):
             if (spec.kind == "arguments") != isinstance(operand, tree.Arguments):
                 return False
             if spec.kind[0].isdigit() and not isinstance(operand, tree.Vector):
                 return False
             if spec.second is not None and not spec.second.optional and not isinstance(operand, tree.Pair):
+                return False
+            whole = operand.first if isinstance(operand, tree.Pair) else operand
+            if exactly and kind == "addr" and not isinstance(operand, tree.Address):
+                return False
+            if exactly and kind == "value" and (isinstance(whole, tree.Address) or (length is None and isinstance(whole, tree.Vector))
+                                                or (length is not None and not isinstance(whole, tree.Vector))):
                 return False
         return True
 
@@ -429,8 +461,8 @@ def match(instruction: tree.Instruction) -> Match:
     """
     operands = instruction.operands
     candidates = _fits(instruction.opcode, instruction.modifiers)
-    for fit in candidates:
-        if not fit.takes(operands):
+    for fit in candidates if len(candidates) < 2 else (*(fit for fit in candidates if fit.takes(operands, True)), *candidates):
+        if not fit.takes(operands, False):
             continue
         values = []
         for (spec, kind, type_, length), second, operand in zip(fit.places, fit.seconds, operands, strict=False):

@@ -1,45 +1,72 @@
 """Textures and surfaces: tex, tld4, txq, suld, sust, sured, suq, istypep.
 
 Slots: geom; vec; D and S the types of texels and coordinates; mip (level grad base); clamp; query.
-Operands: d, a (`[texture, {x, y}]`, or `[texture, sampler, {x, y}]`), lod, dx, dy; b what sust stores.
+Operands: d, a (`[texture, {x, y}]`, or `[texture, sampler, {x, y}]`), lod, dx, dy, offset, depth (the reference of a comparison); b what sust
+stores. `per_axis(X)` is a vector with an element of type X for each axis of the geometry: one, two, or four.
 """
 
-from warpwright.ptx.isa.table import declare
+from warpwright.ptx.isa.table import TYPE_FUNCTIONS, declare
 
-GEOM = "geom:{1d|2d|3d|a1d|a2d|cube|acube@sm_20@ptx3.0|2dms@sm_30@ptx3.2|a2dms@sm_30@ptx3.2}"
-TEXEL = "vec:{v4} D:{u32|s32|f32} S:{s32|f32}"
-HALF = "vec:{v2} D:{f16x2} S:{s32|f32}"
+# How many coordinates a geometry takes: the array's index and the sample's number too, filled up to two or four.
+COORDINATES = {"1d": 1, "2d": 2, "a1d": 2, "3d": 4, "a2d": 4, "cube": 4, "acube": 4, "2dms": 4, "a2dms": 4}
+TYPE_FUNCTIONS["per_axis"] = lambda slots, argument: ({"1d": 1, "a1d": 1, "2d": 2, "a2d": 2}.get(slots["geom"], 4), argument)
+
+TEXELS = ("vec:{v4} D:{u32|s32|f32|f16@sm_53@ptx4.2}", "vec:{v2} D:{f16x2@sm_53@ptx4.2}")
 SURFACE = "geom:{1d|2d|3d|a1d|a2d}"
 CACHE = "cop:{ca|cg|cs|cv}?"
 WRITE = "cop:{wb|cg|cs|wt}?"
 CLAMP = "clamp:{trap|clamp|zero}"
+WIDTHS = (("vec:{v2|v4}?", "b8|b16|b32"), ("vec:{v2}?", "b64"))
+# (geometries, types of coordinates, has mipmaps, takes offsets, takes a reference depth with float coordinates)
+_GEOMETRIES = (
+    ("1d|2d|a1d|a2d", "s32|f32", True, True, True),
+    ("3d", "s32|f32", True, True, False),
+    ("cube|acube@ptx3.0", "f32", True, False, True),
+    ("2dms@ptx3.2|a2dms@ptx3.2", "s32", False, True, False),
+)
 
 
 def _tex():
-    for texel in (TEXEL, HALF):
-        for mip, more in (("", ""), ("mip:{base}", ""), ("mip:{level}", ", lod:any"), ("mip:{grad}", ", dx:any, dy:any")):
-            yield f"{mip} {GEOM} {texel}", f"=d|p?:D*vec|pred, a:addr{more}"
-            yield f"{mip} {GEOM} {texel}", f"=d|p?:D*vec|pred, a:addr{more}, offset:any, depth:f32?"
+    for geometries, coordinates, mipmaps, offsets, depth in _GEOMETRIES:
+        for texel in TEXELS:
+            for mip, more in (("", ""), ("mip:{base}", ""), ("mip:{level}", ", lod:S"), ("mip:{grad}", ", dx:per_axis(f32), dy:per_axis(f32)")):
+                if not mipmaps and mip in ("mip:{level}", "mip:{grad}"):
+                    continue
+                head = f"{mip} geom:{{{geometries}}} {texel}"
+                operands = f"=d|p?:D*vec|pred, a:addr{more}"
+                yield f"{head} S:{{{coordinates}}}", operands
+                if offsets:
+                    yield f"{head} S:{{{coordinates}}}", operands + ", offset:per_axis(s32)"
+                if depth:
+                    yield f"{head} S:{{f32}}", operands + ", depth:f32"
+                    if offsets:
+                        yield f"{head} S:{{f32}}", operands + ", offset:per_axis(s32), depth:f32"
 
 
 declare("tex", "d = the texel at coordinates", *_tex(), effects="load")
+_TLD4 = "component:{r|g|b|a} geom:{%} vec:{v4} D:{u32|s32|f32} S:{f32}"
 declare("tld4", "d = one component of the four texels around coordinates",
-        ("component:{r|g|b|a} geom:{2d|a2d|cube|acube} vec:{v4} D:{u32|s32|f32} S:{f32}",
-         "=d|p?:D*vec|pred, a:addr, offset:any?, depth:f32?"),
+        (_TLD4.replace("%", "2d|a2d|cube|acube"), "=d|p?:D*vec|pred, a:addr"),
+        (_TLD4.replace("%", "2d|a2d|cube|acube"), "=d|p?:D*vec|pred, a:addr, depth:f32"),
+        (_TLD4.replace("%", "2d|a2d"), "=d|p?:D*vec|pred, a:addr, offset:per_axis(s32)"),
+        (_TLD4.replace("%", "2d|a2d"), "=d|p?:D*vec|pred, a:addr, offset:per_axis(s32), depth:f32"),
         effects="load")
 declare("txq", "d = a property of a texture or sampler",
         ("query:{width|height|depth|channel_data_type|channel_order|normalized_coords|array_size|num_mipmap_levels|num_samples} T:{b32}",
          "=d:T, a:addr"),
-        ("query:{filter_mode|addr_mode_0|addr_mode_1|addr_mode_2|force_unnormalized_coords} T:{b32}", "=d:T, a:addr"),
+        ("sampler:{filter_mode|addr_mode_0|addr_mode_1|addr_mode_2} T:{b32}", "=d:T, a:addr"),
+        ("sampler:{force_unnormalized_coords} T:{b32}", "=d:T, a:addr"),
         ("level query:{width|height|depth} T:{b32}", "=d:T, a:addr, lod:u32"))
 declare("suq", "d = a property of a surface",
         ("query:{width|height|depth|channel_data_type|channel_order|array_size|memory_layout} T:{b32}", "=d:T, a:addr"))
 declare("suld", "d = the surface's element at coordinates",
-        (f"b {SURFACE} {CACHE} vec:{{v2|v4}}? T:{{b8|b16|b32|b64}} {CLAMP}", "=d:T*vec, a:addr"), effects="load")
+        *((f"b {SURFACE} {CACHE} {vector} T:{{{types}}} {CLAMP}", "=d:T*vec, a:addr") for vector, types in WIDTHS), effects="load")
 declare("sust", "the surface's element at coordinates = b",
-        (f"b {SURFACE} {WRITE} vec:{{v2|v4}}? T:{{b8|b16|b32|b64}} {CLAMP}", "a:addr, b:T*vec"),
-        (f"p {SURFACE} vec:{{v2|v4}}? T:{{u32|s32|b32|f32}} {CLAMP}", "a:addr, b:T*vec"), effects="store")
+        *((f"b {SURFACE} {WRITE} {vector} T:{{{types}}} {CLAMP}", "a:addr, b:T*vec") for vector, types in WIDTHS),
+        (f"p {SURFACE} vec:{{v2|v4}}? T:{{b32}} {CLAMP}", "a:addr, b:T*vec"), effects="store")
 declare("sured", "the surface's element at coordinates = that op b, in one step",
-        (f"b op:{{add|min|max|and|or}} {SURFACE} T:{{u32|u64|s32|b32|s64|b64}} {CLAMP}", "a:addr, b:T"),
-        (f"p op:{{add|min|max|and|or}} {SURFACE} T:{{b32|b64}} {CLAMP}", "a:addr, b:T"), effects="load store")
+        *((f"{format_} op:{{{op}}} geom:{{1d|2d|3d}} T:{{{types}}} {CLAMP}", "a:addr, b:T") for format_, op, types in (
+            ("b", "add", "u32|s32|u64"), ("b", "min|max", "u32|s32|u64|s64"), ("b", "and|or", "b32"),
+            ("p", "add|and|or", "b32"), ("p", "min|max", "b32|b64"))),
+        effects="load store")
 declare("istypep", "d = whether a points to an object of a type", ("object:{texref|samplerref|surfref}", "=d:pred, a:u64"))

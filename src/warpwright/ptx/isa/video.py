@@ -20,6 +20,9 @@ TWO = "=d:D, a:A, b:B"
 THREE = "=d:D, a:A, b:B, c:D"
 SET_TWO = "=d:u32, a:A, b:B"
 SET_THREE = "=d:u32, a:A, b:B, c:u32"
+# Of those on two or four parts: no constants, as each operand selects parts of a register.
+PARTS = "=d:D, a!:A, b!:B, c!:D"
+SET_PARTS = "=d:u32, a!:A, b!:B, c!:u32"
 
 for _opcode, _meaning in (("vadd", "a + b"), ("vsub", "a - b"), ("vabsdiff", "|a - b|"), ("vmin", "min(a, b)"), ("vmax", "max(a, b)")):
     declare(_opcode, f"d = {_meaning} of selected parts, then op2 with c, or merged into c",
@@ -37,9 +40,9 @@ for _parts in ("2", "4"):
                               ("vmin", "min(a, b)"),
                               ("vmax", "max(a, b)")):
         declare(_opcode + _parts, f"d = {_meaning} in each of {_parts} parts, merged into or accumulated on c",
-                (f"{TYPES} sat?", THREE), (f"{TYPES} add", THREE))
+                (f"{TYPES} sat?", PARTS), (f"{TYPES} add", PARTS))
     declare("vset" + _parts, f"d = a cmp b in each of {_parts} parts, merged into or accumulated on c",
-            ("A:{u32|s32} B:{u32|s32} cmp:{eq|ne|lt|le|gt|ge} add?", SET_THREE))
+            ("A:{u32|s32} B:{u32|s32} cmp:{eq|ne|lt|le|gt|ge} add?", SET_PARTS))
 
 
 @dataclass(frozen=True)
