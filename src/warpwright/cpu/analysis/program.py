@@ -137,6 +137,8 @@ class Program:
     space: Space
 
 
+# What an access to all replicas behind a multimem address is where there is one.
+MULTIMEM = {"ld_reduce": "ld", "st": "st", "red": "red"}
 _TEXTURES = frozenset({"tex", "tld4", "txq", "suq", "suld", "sust", "sured", "istypep"})
 
 
@@ -400,7 +402,11 @@ class _Flattener:
             args["carry_out"], types["carry_out"], access["carry_out"] = self.carry(), ("pred", None), (False, True)
         if instruction.opcode in ("addc", "subc", "madc"):
             args["carry_in"], types["carry_in"], access["carry_in"] = self.carry(), ("pred", None), (True, False)
-        op = Op(instruction.opcode, slots, args, types, guard, self.site(instruction), found.entry.effects)
+        opcode, effects = instruction.opcode, found.entry.effects
+        if opcode == "multimem":  # this machine is one device, so a multimem address has one replica
+            opcode = MULTIMEM[slots["action"]]
+            slots, effects = slots | {"space": "global"}, isa.TABLE[opcode].effects
+        op = Op(opcode, slots, args, types, guard, self.site(instruction), effects)
         self.set_uses(op, access)
         return op
 

@@ -122,6 +122,12 @@ def nothing(thread) -> None:
     """An instruction that changes nothing that this machine can show: fences, prefetches, hints."""
 
 
+@per_thread("multimem")
+def every_replica(m: Match, decoder) -> Callable:
+    """A multimem address has one replica here, as this machine is one device."""
+    return {"ld_reduce": load, "st": store, "red": atomic}[m["action"]](m, decoder)
+
+
 # ── address spaces ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
