@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pickle
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from warpwright import ptx
 from warpwright.cpu import runtime
 from warpwright.cpu.launch import FastBackend, Kernel, Module, head_of
-from warpwright.cpu.memory import UNCHECKED, DeviceBuffer, Extent, locate
+from warpwright.cpu.memory import UNCHECKED, DeviceBuffer, Extent, Heap, locate
 from warpwright.cpu.parts import PARTS
 from warpwright.cpu.pool import host_threads
 from warpwright.errors import LaunchError, PtxError
@@ -65,7 +66,11 @@ class Device:
     late as the kernel's waits allow, so that a missing wait shows. exact_mma: FP8 matrix products keep what Hopper's tensor cores keep
     (`interpreter.exact`). memory: "checked", or "unchecked": all of the process's memory is legal, for callers whose arguments are bare
     addresses. A stray access then ends the process, as it would in C.
+
+    printf: a function that is given what kernels print, after each launch; by default it goes to the standard output.
     """
+
+    HEAP_BYTES = 8 << 20  # of malloc in device code, as CUDA's default
 
     def __init__(self, kind: str = "cpu", like: str = "h800", threads: int | None = None, *, late: bool = False, exact_mma: bool = False,
                  memory: str = "checked"):
@@ -78,6 +83,8 @@ class Device:
         self.statistics: dict[str, tuple[int, float]] = {}
         self._registered: dict[int, tuple[Extent, str]] = {}  # by id of the object, until it dies
         self._buffers: weakref.WeakSet[DeviceBuffer] = weakref.WeakSet()
+        self.printf: Callable[[str], object] = _to_standard_output
+        self._heap: Heap | None = None
         self.backend: FastBackend | InterpreterBackend
         if kind == "cpu":
             self.backend = FastBackend(self, threads or host_threads())
@@ -115,6 +122,13 @@ class Device:
         self._buffers.add(buffer)
         return buffer
 
+    @property
+    def heap(self) -> Heap:
+        """What malloc in device code gives out; it lasts as long as the device."""
+        if self._heap is None:
+            self._heap = Heap(self.alloc(self.HEAP_BYTES, "the heap"))
+        return self._heap
+
     def register(self, array, name: str = "registered memory") -> None:
         """Make the memory of a numpy array, torch tensor or buffer legal in every later launch, for as long as the object lives.
 
@@ -146,6 +160,10 @@ class Device:
         return LegalMemory(ranges, {name: buffer.address for name, buffer in module.variables.items()})
 
 
+def _to_standard_output(text: str) -> None:
+    print(text, end="", flush=True)
+
+
 class InterpreterBackend:
     """Runs kernels through the reference interpreter."""
 
@@ -158,9 +176,11 @@ class InterpreterBackend:
     def run(self, kernel: Kernel, grid, block, values: bytes, extents, shared_bytes: int, time_limit: float) -> None:
         from warpwright.cpu import interpreter
 
+        if "malloc" in kernel.module.head.functions:
+            _ = self.device.heap  # before it is asked what memory is legal
         try:
             interpreter.run(kernel.module.tree, kernel.name, grid, block, values, shared_bytes,
                             self.device.legal_memory(kernel.module, extents), time_limit,
-                            late=self.device.late, exact_mma=self.device.exact_mma)
+                            late=self.device.late, exact_mma=self.device.exact_mma, device=self.device)
         except PtxError as error:
             raise LaunchError(f"kernel {kernel.name} cannot run on the interpreter: {error}") from error

@@ -11,7 +11,7 @@ Triple = tuple[int, int, int]
 Owner = tuple[int, int, str]  # a legal range: start and end address, and whose it is
 
 # What a stopped warp says of itself in its frame (`fault_kind` in runtime.ll).
-MEMORY, MISALIGNED, TRAP, TIMEOUT, SHARED, LOCAL, ASSERT, DEADLOCK = range(1, 9)
+MEMORY, MISALIGNED, TRAP, TIMEOUT, SHARED, LOCAL, ASSERT, DEADLOCK, STACK, FUNCTION, HEAP = range(1, 12)
 
 
 def where(kernel: str, instruction: str, line: int | None, cta: Triple | None, thread: Triple | None) -> str:
@@ -128,6 +128,12 @@ def error_of(kind: int, *, kernel: str, instruction: str = "", line: int | None 
         return KernelTrap(f"{place} stopped the kernel{': ' + reason if reason else ''}", **facts)
     if kind == ASSERT:
         return KernelTrap(f"{place} failed an assertion{': ' + reason if reason else ''}", **facts)
+    if kind == STACK:
+        return KernelTrap(f"{place} filled the stack: is the recursion endless?", **facts)
+    if kind == FUNCTION:
+        return KernelTrap(f"{place} calls what is not the address of a function that it may be", **facts)
+    if kind == HEAP:
+        return KernelTrap(f"{place} frees what malloc did not give, or what is free already", **facts)
     if kind == TIMEOUT:
         return KernelTimeout(f"{place} was still running after {time_limit:g} s; launch(time_limit=…) sets the limit", **facts)
     if kind == DEADLOCK:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpwright.cpu import faults, memory, runtime
+from warpwright.cpu import faults, functions, memory, printing, runtime
 from warpwright.cpu.analysis import variables
 from warpwright.errors import KernelError, LaunchError, PtxError
 from warpwright.ptx import tree
@@ -164,16 +164,17 @@ class Module:
         for item in self.head.items:
             if isinstance(item, tree.Variable) and item.space in ("global", "const") and item.linkage != "extern":
                 space.module_variable(item.name)
-        initial = space.initial_globals()
+        initial, known = space.initial_globals(), functions.addresses(self.head)
         buffers = {name: memory.DeviceBuffer(size, f"variable {name}") for name, (size, _, _, _) in initial.items()}
         for name, (_, _, data, relocations) in initial.items():
             contents = buffers[name].numpy()
             contents[:] = 0
             contents[:len(data)] = np.frombuffer(bytes(data), np.uint8)
             for offset, target, addend in relocations:
-                if target not in buffers:
+                if target not in buffers and target not in known:
                     raise PtxError(f"variable '{name}' is initialised with the address of '{target}', which the engine does not place")
-                contents[offset:offset + 8] = np.frombuffer(struct.pack("<Q", buffers[target].address + addend), np.uint8)
+                address = (buffers[target].address if target in buffers else known[target]) + addend
+                contents[offset:offset + 8] = np.frombuffer(struct.pack("<Q", address), np.uint8)[:len(contents) - offset]
         return buffers
 
 
@@ -259,7 +260,7 @@ class _Compiled:
                 "sites": [(site.line, site.column, str(site.text)) for site in generated.sites],
                 "fibers": bool(generated.uses_barrier or generated.spins), "spins": bool(generated.spins),
                 "shared": generated.shared_bytes, "local": generated.local_bytes, "stack": getattr(generated, "stack_bytes", 0),
-                "globals": list(generated.globals),
+                "globals": list(generated.globals), "libraries": generated.libraries,
             }
             cached = runtime.compile_ir(runtime.runtime_ir(bool(facts["fibers"])) + generated.ir), facts
             runtime.store_cached(key, *cached)
@@ -268,6 +269,11 @@ class _Compiled:
         self.fibers, self.spins = facts["fibers"], facts["spins"]
         self.shared, self.local = facts["shared"], facts["local"]
         self.stack = -(-max(facts["stack"], 256 * 1024) // 4096) * 4096 + 4096 + 7 * 128
+        self.printed = printing.Buffer() if "print" in facts["libraries"] else None
+        if self.printed is not None:
+            self.code.variable("rt_print_buffer").value = self.printed.address
+        if "heap" in facts["libraries"]:
+            self.code.variable("rt_heap").value = device.heap.buffer.address
         addresses = [kernel.module.variables[name].address for name in facts["globals"]]
         self.global_table = (ctypes.c_uint64 * max(1, len(addresses)))(*addresses)
         self.record = (ctypes.c_uint8 * runtime.FRAME_BYTES)()
@@ -298,8 +304,27 @@ class FastBackend:
 
     def run(self, kernel: Kernel, grid, block, values: bytes, extents, shared_bytes: int, time_limit: float) -> None:
         """Run a launch of a kernel that has been prepared for its block."""
-        with self.pool.lock:
-            self._run(kernel, grid, block, values, extents, shared_bytes, time_limit)
+        compiled, text = kernel._compiled[block], ""
+        try:
+            with self.pool.lock:
+                try:
+                    self._run(kernel, grid, block, values, extents, shared_bytes, time_limit)
+                finally:
+                    if compiled.printed is not None:
+                        text = compiled.printed.take(self._reader(kernel, extents))
+        finally:
+            if text:
+                self.device.printf(text)
+
+    def _reader(self, kernel: Kernel, extents) -> Callable[[int], str]:
+        """A function address → the zero-terminated string there, of memory that a launch may touch."""
+        ranges = self.device.legal_memory(kernel.module, extents).ranges
+
+        def read(address: int) -> str:
+            end = next((start + size for start, size, _ in ranges if start <= address < start + size), address)
+            return ctypes.string_at(address, end - address).split(b"\0")[0].decode("utf-8", "replace")
+
+        return read
 
     def _run(self, kernel, grid, block, values, extents, shared_bytes, time_limit):
         compiled = kernel._compiled[block]
@@ -334,9 +359,9 @@ class FastBackend:
         pool.run(compiled.code, compiled.address, compiled.address + 24, several, time_limit)
         stopped, = struct.unpack_from("<i", compiled.struct, 24)
         if stopped:
-            raise self._error(kernel, compiled, block, legal.ranges, time_limit)
+            raise self._error(kernel, compiled, block, legal.ranges, time_limit, self._reader(kernel, extents))
 
-    def _error(self, kernel, compiled, block, ranges, time_limit) -> KernelError | LaunchError:
+    def _error(self, kernel, compiled, block, ranges, time_limit, text_at) -> KernelError | LaunchError:
         """The exception for the fault that a launch recorded (layout of `%frame` in runtime.ll)."""
         taken, = struct.unpack_from("<i", compiled.struct, 128)
         if not taken:  # the time ran out between two CTAs
@@ -351,8 +376,12 @@ class FastBackend:
             return faults.memory_fault(kernel.name, text, line, address, size, cta, thread, owners,
                                        misaligned=kind == faults.MISALIGNED, space=space)
         waiting = _waiting(compiled) if kind == faults.DEADLOCK else ()
+        reason = ""
+        if kind == faults.ASSERT:
+            message, file, function, at = struct.unpack_from("<QQQI", compiled.record, 160)
+            reason = f"{text_at(message)} ({text_at(file)}:{at}, {text_at(function)})"
         return faults.error_of(kind, kernel=kernel.name, instruction=text, line=line, cta=cta, thread=thread, time_limit=time_limit,
-                               waiting=waiting)
+                               reason=reason, waiting=waiting)
 
 
 def _waiting(compiled: _Compiled) -> list[faults.Waiting]:

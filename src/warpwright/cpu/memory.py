@@ -51,6 +51,48 @@ class DeviceBuffer:
         return self._storage is None
 
 
+class Heap:
+    """What device code's malloc gives out: a buffer with the lists that `codegen/library/heap.ll` describes, which works on them too."""
+
+    MARK = 0x656C62697373656C  # of a block in use
+
+    def __init__(self, buffer: DeviceBuffer):
+        self.buffer, self.words = buffer, buffer.numpy(np.uint64)
+        self.words[:67] = 0
+        self.words[1], self.words[2] = buffer.address + 1024, buffer.address + buffer.nbytes
+
+    def allocate(self, size: int) -> int:
+        """The address of a fresh `size` bytes, 16-byte aligned; 0 where there is no room."""
+        log = max(5, (size + 15).bit_length())
+        block = int(self.words[3 + log])
+        if block:
+            self.words[3 + log] = self._at(block)[2]
+        else:
+            block = int(self.words[1])
+            if block + (1 << log) > int(self.words[2]):
+                return 0
+            self.words[1] = block + (1 << log)
+        header = self._at(block)
+        header[0], header[1] = log, self.MARK
+        return block + 16
+
+    def release(self, address: int) -> bool:
+        """Take a block back; whether it was one in use (or the null pointer)."""
+        if address == 0:
+            return True
+        block = address - 16
+        if not self.buffer.address < block < int(self.words[1]) or block % 16 or int(self._at(block)[1]) != self.MARK:
+            return False
+        header = self._at(block)
+        log = int(header[0])
+        header[1], header[2] = 0, self.words[3 + log]
+        self.words[3 + log] = block
+        return True
+
+    def _at(self, block: int) -> np.ndarray:
+        return self.words[(block - self.buffer.address) // 8:]
+
+
 def locate(argument) -> Extent | None:
     """Where a numpy array, torch tensor or DeviceBuffer lies; None for anything else. Raises LaunchError for one out of the device's reach."""
     if hasattr(argument, "untyped_storage"):

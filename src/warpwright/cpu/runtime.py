@@ -156,6 +156,10 @@ class Code:
         """A function's address."""
         return self._engine.get_function_address(name)
 
+    def variable(self, name: str) -> ctypes.c_uint64:
+        """A global pointer."""
+        return ctypes.c_uint64.from_address(self._engine.get_global_value_address(name))
+
 
 def compile_ir(ir: str) -> bytes:
     """Object code of IR that defines `@run`. IR that LLVM refuses is a defect of ours and raises RuntimeError; LLVM never aborts."""

@@ -46,47 +46,50 @@ class Flow:
                 if s <= position:  # a back edge: what lies between may be on a cycle (all of it, but for irregular graphs)
                     for inside in range(s, position + 1):
                         self.cyclic[inside] = True
-        self.live_in = self._liveness()
+        self.live_in = liveness(self.blocks, self.successors)
 
     def exits(self, position: int) -> bool:
         """Whether lanes may end at the end of this block."""
         return EXIT in self.targets[position] or not self.targets[position]
 
-    def _liveness(self) -> list[int]:
-        """Registers live at each block's start, as bit sets by register index."""
-        use, kill = [], []
-        for block in self.blocks:
-            used = killed = 0
-            for op in block.ops:
-                for reg in op.reads:
-                    used |= 1 << reg.index & ~killed
-                if op.guard is None:
-                    for reg in op.writes:
-                        killed |= 1 << reg.index
-            for condition in (block.branch[0] if block.branch else None, block.switch):
-                if condition is not None:
-                    used |= 1 << condition.index & ~killed
-            use.append(used)
-            kill.append(killed)
-        live = list(use)
-        waiting = set(range(len(live)))
-        for position in reversed(range(len(live))):
-            waiting.discard(position)
-            self._update(position, live, use, kill, waiting)
-        while waiting:
-            position = max(waiting)
-            waiting.discard(position)
-            self._update(position, live, use, kill, waiting)
-        return live
 
-    def _update(self, position: int, live: list[int], use: list[int], kill: list[int], waiting: set[int]) -> None:
+def liveness(blocks: list[Block], successors: list[list[int]]) -> list[int]:
+    """Registers live at each block's start, as bit sets by register index; blocks and their successors are given by position."""
+    predecessors: list[list[int]] = [[] for _ in blocks]
+    for position, targets in enumerate(successors):
+        for s in set(targets):
+            predecessors[s].append(position)
+    use, kill = [], []
+    for block in blocks:
+        used = killed = 0
+        for op in block.ops:
+            for reg in op.reads:
+                used |= 1 << reg.index & ~killed
+            if op.guard is None:
+                for reg in op.writes:
+                    killed |= 1 << reg.index
+        for condition in (block.branch[0] if block.branch else None, block.switch):
+            if condition is not None:
+                used |= 1 << condition.index & ~killed
+        use.append(used)
+        kill.append(killed)
+    live = list(use)
+    queue = list(range(len(blocks)))  # taken from its end
+    queued = set(queue)
+    while queue:
+        position = queue.pop()
+        queued.discard(position)
         out = 0
-        for s in self.successors[position]:
+        for s in successors[position]:
             out |= live[s]
         new = use[position] | out & ~kill[position]
         if new != live[position]:
             live[position] = new
-            waiting.update(self.predecessors[position])
+            for before in predecessors[position]:
+                if before not in queued:
+                    queued.add(before)
+                    queue.append(before)
+    return live
 
 
 class Frontier:

@@ -275,6 +275,11 @@ def _cvta(lanes: Lanes, op: Op, width: int):
     return Form(form.offsets, forms.mask(width), form.scaled, None, ("shared",))
 
 
+@rule("malloc")
+def _malloc(lanes: Lanes, op: Op, width: int):
+    return forms.varying(width)
+
+
 @rule("add", "sub")
 def _add(lanes: Lanes, op: Op, width: int):
     if not _integer(op) or op.get("cc"):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import NoReturn
+from typing import Literal, NoReturn
 
+from warpwright.cpu import functions
+from warpwright.cpu.analysis import calls, slots, variables
 from warpwright.cpu.analysis.variables import Place, Space
 from warpwright.errors import PtxError
 from warpwright.ptx import isa, tree
@@ -172,7 +173,18 @@ class _Flattener:
         self.sites: list[Site] = []
         self.site_of: dict[int, int] = {}
         self.space = Space(module)
-        self.calls: list[str] = []
+        self.graph = calls.Graph(module, function.name)
+        self.procedures: dict[str, calls.Procedure] = {}
+        self.waiting: list[calls.Procedure] = []  # their bodies are still to be flattened
+        self.saves: list[calls.Save] = []
+        self.checks: list[Op] = []
+        self.owner: calls.Procedure | None = None  # whose code is being flattened; None: the kernel's
+        self.owner_of: list[calls.Procedure | None] = []  # by register
+        self.slot_owner: dict[str, calls.Procedure | None] = {}
+        self.slot_types: dict[str, str] = {}
+        self.slot_registers: dict[str, dict[int, Reg]] = {}
+        self.stack: Reg | None = None
+        self.addresses = functions.addresses(module)
         self._carry: Reg | None = None
         self.current: Block = self.block()
 
@@ -182,7 +194,9 @@ class _Flattener:
         for parameter in self.function.parameters:
             scope.names[parameter.name] = self.space.parameters[parameter.name]
         self.body(self.function.body or (), scope, None)
-        self.promote_slots()
+        calls.bodies(self)
+        slots.promote(self)
+        calls.finish(self)
         return Program(self.function.name, self.blocks, self.registers, self.sites, self.space)
 
     # blocks and registers
@@ -195,10 +209,43 @@ class _Flattener:
     def begin(self, block: Block) -> None:
         self.current = block
 
-    def register(self, name: str, type_: str) -> Reg:
+    def register(self, name: str, type_: str, owner: calls.Procedure | None | Literal["current"] = "current") -> Reg:
+        """A new register, of the code being flattened or of the `owner` that is given."""
         reg = Reg(len(self.registers), name, type_)
         self.registers.append(reg)
+        self.owner_of.append(self.owner if owner == "current" else owner)
         return reg
+
+    def immediate(self, value: int) -> Imm:
+        return Imm(value)
+
+    def slot(self, variable: tree.Variable) -> Place:
+        """A place for a parameter between functions."""
+        place = self.space.slot(variable)
+        self.slot_owner[place.name], self.slot_types[place.name] = self.owner, variable.type
+        return place
+
+    def spill_slot(self, name: str) -> None:
+        """Give a slot a place in local memory: in its function's frame if it needs one for each activation."""
+        owner = self.slot_owner[name]
+        if owner is not None and owner.recursive:
+            self.space.places[name] = calls.in_frame(owner, name, *self.space.slots[name])
+        else:
+            self.space.spill_slot(name)
+
+    def spilled(self, place: Place) -> Place:
+        return self.space.spilled(place)
+
+    def made(self, opcode: str, slots_: dict, operands: dict[str, tuple[Arg, str]], site: int, guard=None) -> Op:
+        """An instruction of ours: operands by name with their types; those named d are written."""
+        op = Op(opcode, slots_, {name: arg for name, (arg, _) in operands.items()}, {name: (type_, None) for name, (_, type_) in operands.items()},
+                guard, site, frozenset())
+        self.set_uses(op, {name: (name != "d", name == "d") for name in operands})
+        return op
+
+    def guard(self, op: Op, guard: tuple[Reg, bool]) -> None:
+        op.guard = guard
+        op.reads = (*op.reads, guard[0])
 
     def carry(self) -> Reg:
         """The condition code's carry bit, a register of its own."""
@@ -217,7 +264,7 @@ class _Flattener:
         for statement in statements:
             if isinstance(statement, tree.Label):
                 scope.labels[statement.name] = self.block().index
-            elif isinstance(statement, tree.Directive) and statement.label:
+            elif isinstance(statement, tree.Directive) and statement.label and statement.name in ("branchtargets", "calltargets"):
                 scope.tables[statement.label] = tuple(word for word in statement.words if word not in (",", ";"))
         for statement in statements:
             match statement:
@@ -230,8 +277,13 @@ class _Flattener:
                 case tree.RegisterDeclaration():
                     self.declare(statement, scope)
                 case tree.Variable():
-                    for name, place in self.space.local_variable(statement):
-                        scope.names[name] = place
+                    for name in variables.names_of(statement):
+                        if statement.space == "param":
+                            scope.names[name] = self.slot(statement)
+                        elif statement.space == "reg":
+                            scope.names[name] = self.register(name, statement.type)
+                        else:
+                            scope.names[name] = calls.local_place(self, statement, name) or self.space.local_variable(statement, name)
                 case tree.Block(statements=inner):
                     self.body(inner, _Scope(scope), leave)
                 case tree.Directive():
@@ -271,6 +323,12 @@ class _Flattener:
             scope = scope.parent
         return self.fail(f"there is no label '{name}'", position)
 
+    def table(self, name: str, scope: _Scope | None) -> tuple[str, ...] | None:
+        """The words of the `.branchtargets` or `.calltargets` list of a name; None for a prototype, or where there is none."""
+        while scope is not None and name not in scope.tables:
+            scope = scope.parent
+        return scope.tables[name] if scope else None
+
     def site(self, instruction: tree.Instruction) -> int:
         key = id(instruction)
         if key not in self.site_of:
@@ -302,6 +360,8 @@ class _Flattener:
                     return found.moved(offset)
                 if isinstance(found, (Reg, Vec)):
                     return found
+                if found is None and name in self.addresses:
+                    return Imm(self.addresses[name])
                 return self.fail(f"'{name}' is not declared", operand.position)
             case tree.Component(operand=inner, name=part):
                 whole = self.resolve(inner, scope)
@@ -347,7 +407,9 @@ class _Flattener:
         elif opcode == "brx":
             self.brx(instruction, guard, scope)
         elif opcode == "call":
-            self.call(instruction, guard, scope)
+            calls.call(self, instruction, guard, scope)
+        elif opcode in ("alloca", "stacksave", "stackrestore"):
+            calls.on_stack(self, instruction, guard, scope)
         else:
             self.current.ops.append(self.op(instruction, guard, scope))
 
@@ -372,14 +434,12 @@ class _Flattener:
         else:
             after = self.block()
         index, table = instruction.operands[0], _name(instruction.operands[1])
-        found: _Scope | None = scope
-        while found is not None and table not in found.tables:
-            found = found.parent
-        if found is None:
+        listed = self.table(table, scope)
+        if listed is None:
             self.fail(f"there is no '.branchtargets' list '{table}'", instruction.position)
         register = self.resolve(index, scope)
         here.site, here.switch = self.site(instruction), register  # type: ignore[assignment]
-        here.successors = [self.label(name, scope, instruction.position) for name in found.tables[table]]
+        here.successors = [self.label(name, scope, instruction.position) for name in listed]
         self.begin(after)
 
     def op(self, instruction: tree.Instruction, guard, scope: _Scope) -> Op:
@@ -433,133 +493,32 @@ class _Flattener:
 
     # calls
 
-    def call(self, instruction: tree.Instruction, guard, scope: _Scope) -> None:
-        operands = list(instruction.operands)
-        results: tuple = ()
-        if isinstance(operands[0], tree.Arguments):
-            results, operands = operands[0].elements, operands[1:]
-        target = operands.pop(0)
-        arguments = operands[0].elements if operands and isinstance(operands[0], tree.Arguments) else ()
-        if not isinstance(target, tree.Symbol):
-            self.fail("the engine cannot run an indirect call; call the function by name", instruction.position)
-        after = None
-        if guard is not None:
-            inside, after = self.block(), self.block()
-            self.current.branch, self.current.successors = guard, [inside.index, after.index]
-            self.current.site = self.site(instruction)
-            self.begin(inside)
-        if target.name == "__assertfail":
-            op = Op("assertfail", {}, {}, {}, None, self.site(instruction), frozenset())
-            self.current.ops.append(op)
-        else:
-            self.inline(instruction, target.name, results, arguments, scope)
-        if after is not None:
-            self.current.successors = self.current.successors or [after.index]
-            self.begin(after)
-
-    def inline(self, instruction, name: str, results, arguments, scope: _Scope) -> None:
-        function = self.module.functions.get(name)
-        if function is None or function.body is None:
-            self.fail(f"the engine cannot call '{name}': the module has no body for it", instruction.position)
-        if name in self.calls or name == self.function.name:
-            self.fail(f"the engine cannot run the recursive call of '{name}'; write it as a loop", instruction.position)
-        if len(arguments) != len(function.parameters) or len(results) != len(function.results):
-            self.fail(f"the call of '{name}' has {len(arguments)} arguments and {len(results)} results; the function has "
-                      f"{len(function.parameters)} and {len(function.results)}", instruction.position)
-        site = self.site(instruction)
-        inner = _Scope(None)
-        copies: list[tuple[bool, Op | tuple[Reg, Arg, str]]] = []
-        for formal, actual in zip((*function.parameters, *function.results), (*arguments, *results), strict=True):
-            given = self.resolve(actual, scope)
+    def inline(self, instruction, function: tree.Function, arguments: list[Arg], results: list[Arg]) -> None:
+        """A copy of a function's body in place of a call."""
+        site, inner = self.site(instruction), _Scope(None)
+        copies: list[tuple[Arg, Arg]] = []
+        for formal, given in zip((*function.parameters, *function.results), (*arguments, *results), strict=True):
             result = formal in function.results
-            if formal.space == "param" and isinstance(given, Place):
+            if formal.space == "param" and isinstance(given, Place) and given.space == "slot":
                 inner.names[formal.name] = given
-            elif formal.space == "param":
-                slot = self.space.slot(formal)
-                inner.names[formal.name] = slot
-                op = Op("ld" if result else "st", {"space": "param", "T": formal.type}, {"d" if result else "b": given, "a": Addr(slot)},
-                        {"d" if result else "b": (formal.type, None)}, None, site, frozenset())
-                self.set_uses(op, {"d": (False, True)} if result else {"b": (True, False)})
-                copies.append((result, op))
-            else:
-                register = self.register(formal.name, formal.type)
-                inner.names[formal.name] = register
-                if result:
-                    copies.append((True, (given, register, formal.type)))  # type: ignore[arg-type]
-                else:
-                    self.move(register, given, formal.type, site)
-        for result, copied in copies:
-            if not result and isinstance(copied, Op):
-                self.current.ops.append(copied)
-        leave = self.block()
-        self.calls.append(name)
-        self.body(function.body, inner, leave)
-        self.calls.pop()
-        self.begin(leave)
-        for result, copied in copies:
-            if isinstance(copied, tuple):
-                self.move(*copied, site)
-            elif result:
-                self.current.ops.append(copied)
-
-    def promote_slots(self) -> None:
-        """Turn `.param` slots between functions into registers where every access to a byte has the same place and width, else into local memory."""
-        accesses: dict[str, list[tuple[Block, int, Op]]] = {}
-        for block in self.blocks:
-            for i, op in enumerate(block.ops):
-                for arg in op.args.values():
-                    inside = arg.base if isinstance(arg, Addr) else arg
-                    if isinstance(inside, Place) and inside.space == "slot":
-                        accesses.setdefault(inside.name, []).append((block, i, op))
-        for name, uses in accesses.items():
-            ranges: set[tuple[int, int]] = set()
-            plain = True
-            for _, _, op in uses:
-                if op.opcode not in ("ld", "st") or not isinstance(op.args.get("a"), Addr):
-                    plain = False
-                    break
-                type_, length = op.types["d" if op.opcode == "ld" else "b"]
-                size = max(1, TYPE_BITS[type_] // 8)
-                start = op.args["a"].base.offset + op.args["a"].offset  # type: ignore[union-attr]
-                ranges |= {(start + k * size, size) for k in range(length or 1)}
-            ordered = sorted(ranges)
-            plain = plain and all(a + n <= b for (a, n), (b, _) in pairwise(ordered))
-            if plain:
-                registers = {start: self.register(f"{name}+{start}", f"b{8 * size}") for start, size in ordered}
-                for block, i, op in uses:
-                    block.ops[i] = self.slot_move(op, registers)
-            else:
-                self.space.spill_slot(name)
-                for _, _, op in uses:
-                    for key, arg in op.args.items():
-                        if isinstance(arg, Addr) and isinstance(arg.base, Place) and arg.base.space == "slot":
-                            op.args[key] = Addr(self.space.spilled(arg.base), arg.offset)
-                            op.slots = {**op.slots, "space": "local"}
-                        elif isinstance(arg, Place) and arg.space == "slot":
-                            op.args[key] = self.space.spilled(arg)
-        for block in self.blocks:
-            if any(isinstance(op, list) for op in block.ops):
-                block.ops = [single for op in block.ops for single in (op if isinstance(op, list) else [op])]
-
-    def slot_move(self, op: Op, registers: dict[int, Reg]):
-        """An access to a promoted slot as moves (a list, to be spliced)."""
-        key = "d" if op.opcode == "ld" else "b"
-        type_ = op.types[key][0]
-        size = max(1, TYPE_BITS[type_] // 8)
-        start = op.args["a"].base.offset + op.args["a"].offset  # type: ignore[union-attr]
-        arg = op.args[key]
-        parts = arg.elements if isinstance(arg, Vec) else (arg,)
-        moves = []
-        for k, part in enumerate(parts):
-            slot = registers[start + k * size]
-            target, source = (part, slot) if key == "d" else (slot, part)
-            if target is None:
                 continue
-            kind = type_
-            new = Op("slotmov", {"T": kind}, {"d": target, "a": source}, {"d": (kind, None), "a": (kind, None)}, op.guard, op.site, frozenset())
-            self.set_uses(new, {"d": (False, True), "a": (True, False)})
-            moves.append(new)
-        return moves
+            place = self.slot(formal) if formal.space == "param" else self.register(formal.name, formal.type)
+            inner.names[formal.name] = place
+            if result:
+                copies.append((given, place))
+            else:
+                calls.transfer(self, place, given, site)
+        leave = self.block()
+        frees = function.name in self.graph.allocates
+        kept = self.register("stack kept", "u64")
+        if frees:
+            self.move(kept, calls.stack_pointer(self), "u64", site)
+        self.body(function.body or (), inner, leave)
+        self.begin(leave)
+        if frees:
+            self.move(calls.stack_pointer(self), kept, "u64", site)
+        for given, place in copies:
+            calls.transfer(self, given, place, site)
 
 
 class _Lazy:

@@ -29,6 +29,11 @@ class Place:
         return replace(self, offset=self.offset + by) if by else self
 
 
+def names_of(variable: tree.Variable) -> list[str]:
+    """What a declaration inside a function declares: `name<4>` declares several."""
+    return [variable.name] if variable.count is None else [f"{variable.name}{i}" for i in range(variable.count)]
+
+
 def _up(value: int, align: int) -> int:
     return -(-value // align) * align
 
@@ -44,7 +49,7 @@ class Space:
         self.shared_bytes = self.local_bytes = 0
         self.dynamic: list[str] = []
         self.globals: dict[str, tree.Variable] = {}
-        self._slots: dict[str, tuple[int, int]] = {}
+        self.slots: dict[str, tuple[int, int]] = {}
         self._unique = 0
 
     def add_parameters(self, function: tree.Function) -> None:
@@ -61,19 +66,14 @@ class Space:
             self.places[name] = self._place(self.declared[name], name)
         return self.places.get(name)
 
-    def local_variable(self, variable: tree.Variable):
-        """(name, place) of what a declaration inside a function declares (`name<4>` declares several)."""
-        names = [variable.name] if variable.count is None else [f"{variable.name}{i}" for i in range(variable.count)]
-        for name in names:
-            if variable.space == "param":
-                yield name, self.slot(variable)
-            else:
-                unique = name
-                while unique in self.places or unique in self.globals or (unique != name and unique in self.declared):
-                    self._unique += 1
-                    unique = f"{name}.{self._unique}"
-                self.places[unique] = self._place(variable, unique)
-                yield name, self.places[unique]
+    def local_variable(self, variable: tree.Variable, name: str) -> Place:
+        """A place for what a declaration inside a function declares."""
+        unique = name
+        while unique in self.places or unique in self.globals or (unique != name and unique in self.declared):
+            self._unique += 1
+            unique = f"{name}.{self._unique}"
+        self.places[unique] = self._place(variable, unique)
+        return self.places[unique]
 
     def _place(self, variable: tree.Variable, name: str) -> Place:
         size, align = layout_size(variable), layout_align(variable)
@@ -103,11 +103,11 @@ class Space:
         self._unique += 1
         name = f"{variable.name}#{self._unique}"
         size, align = layout_size(variable), layout_align(variable)
-        self._slots[name] = (size, align)
+        self.slots[name] = (size, align)
         return Place("slot", name, 0, size, align)
 
     def spill_slot(self, name: str) -> None:
-        size, align = self._slots[name]
+        size, align = self.slots[name]
         offset = _up(self.local_bytes, align)
         self.local_bytes = offset + size
         self.places[name] = Place("local", name, offset, size, align)

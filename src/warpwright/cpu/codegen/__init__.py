@@ -13,6 +13,7 @@ from warpwright.cpu.analysis.lanes import Lanes
 from warpwright.cpu.analysis.program import Imm, Op, Program, Site, flatten
 from warpwright.cpu.codegen import (  # noqa: F401  each registers its lowerings
     atomic,
+    calls,
     control,
     convert,
     copy,
@@ -50,6 +51,7 @@ class Generated:
 
     sites: the instructions that a fault may name, by number. uses_barrier: warps wait for each other, so each needs a fiber. spins: a loop
     waits for other threads' memory, so all CTAs must be resident. globals: name → (size, align, initial bytes, relocations).
+    libraries: which files of `library/` are in it.
     """
 
     ir: str
@@ -59,6 +61,7 @@ class Generated:
     shared_bytes: int
     local_bytes: int
     stack_bytes: int
+    libraries: list[str] = field(default_factory=list)
     globals: dict[str, tuple[int, int, bytes, list[tuple[int, str, int]]]] = field(default_factory=dict)
 
 
@@ -107,7 +110,8 @@ def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int]
     return Generated(
         ir="\n".join(parts) + "\n", sites=program.sites, uses_barrier=barriers, spins=bool(_spins(flow, _waits_elsewhere)),
         shared_bytes=space.dynamic_offset if space.dynamic else space.shared_bytes,
-        local_bytes=space.local_bytes, stack_bytes=_stack(program), globals=initial)
+        local_bytes=space.local_bytes, stack_bytes=_stack(program), globals=initial,
+        libraries=[name for name in e.helpers if not name.startswith("@")])
 
 
 def _with_attributes(text: str) -> str:

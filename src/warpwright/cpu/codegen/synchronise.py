@@ -70,9 +70,9 @@ def _fence(e: Emitter, op: Op) -> None:
     e.do("fence " + {"acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}.get(str(op.get("sem")), "seq_cst"))
 
 
-@effect("trap", "assertfail")
+@effect("trap")
 def _trap(e: Emitter, op: Op) -> None:
-    faults.fault(e, faults.TRAP if op.opcode == "trap" else faults.ASSERT, op.site)
+    faults.fault(e, faults.TRAP, op.site)
     e.start(e.label("never"))
 
 

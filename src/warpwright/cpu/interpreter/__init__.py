@@ -14,12 +14,14 @@ from warpwright.ptx import tree
 
 
 def run(module: tree.Module, kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], params: bytes, shared_bytes: int,
-        memory, time_limit: float, *, late: bool = False, exact_mma: bool = False) -> None:
+        memory, time_limit: float, *, late: bool = False, exact_mma: bool = False,
+        device=None) -> None:
     """Run a kernel to its end.
 
     params: the parameter block, each parameter aligned to its size. shared_bytes: dynamic shared memory a CTA. memory: an object with
     `ranges`, (start, size in bytes, name) of the host memory the kernel may touch, and `symbols`, the host address of each .global and
     .const variable of the module by name. time_limit: seconds. late, exact_mma: as `Device` takes them.
+    device: whose `printf` and `heap` the kernel uses.
 
     Raises MemoryFault, KernelTrap or KernelTimeout; PtxError, naming instruction and line, for what the interpreter does not know.
     """
@@ -32,7 +34,12 @@ def run(module: tree.Module, kernel: str, grid: tuple[int, int, int], block: tup
     launch = Launch(program, grid, block, params, shared_bytes, GlobalMemory([*memory.ranges, *(place[:3] for place in own)]), time_limit,
                     late, exact_mma)
     launch.constants = [(start, start + size) for start, size, _, constant in own if constant]
-    launch.run()
+    launch.device = device
+    try:
+        launch.run()
+    finally:
+        if launch.printed:
+            device.printf("".join(launch.printed))
 
 
 __all__ = ["run"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 
 from warpwright.cpu import faults
 from warpwright.cpu.interpreter import machine
 from warpwright.cpu.interpreter.memory import locate
-from warpwright.cpu.interpreter.program import FUNCTION_ADDRESSES, Code, Decoder, Place, RegisterName, Step
+from warpwright.cpu.interpreter.program import Code, Decoder, Place, RegisterName, Step
 from warpwright.cpu.interpreter.registry import Trap
+from warpwright.cpu.printing import formatted
 from warpwright.ptx import tree
 
 
@@ -107,16 +107,13 @@ def call(decoder: Decoder, instruction: tree.Instruction) -> Step:
     if name is not None:
         raise ValueError(f"there is no function '{name}'")
     pointer = decoder.reader(target, "u64")
-    names = list(program.functions)
+    named = {address: name for name, address in program.addresses.items()}
 
     def indirect(thread, follow):
-        for candidate in names:  # give every function an address before one is looked up
-            if program.functions[candidate].body is not None:
-                program.code(candidate)
-        index, rest = divmod(pointer(thread) - FUNCTION_ADDRESSES, 16)
-        if rest or not 0 <= index < len(program.codes):
-            raise Trap(f"{pointer(thread):#x} is not the address of a function")
-        return described.begin(thread, program.codes[index], follow)
+        called = program.functions.get(named.get(pointer(thread), ""))
+        if called is None or called.body is None or len(called.parameters) != len(described.arguments):
+            raise Trap(kind=faults.FUNCTION)
+        return described.begin(thread, program.code(called.name), follow)
 
     return Step(instruction, "call", indirect)
 
@@ -175,32 +172,24 @@ def assert_fail(thread, message: int, file: int, line: int, function: int, _size
 
 
 def print_formatted(thread, layout: int, values: int) -> int:
-    """vprintf: the arguments lie at `values`, each aligned to its own size as C's varargs promote them. Returns how many there were."""
-    import re
+    """vprintf. The text appears when the launch has ended."""
 
-    offset, count = 0, 0
-
-    def value(match: re.Match) -> str:
-        nonlocal offset, count
-        conversion, size = match["conversion"], 8 if match["long"] or match["conversion"] in "feEgGps" else 4
-        if conversion == "%":
-            return "%"
-        offset = -(-offset // size) * size
+    def value(offset: int, size: int) -> int:
         region, place = locate(thread, None, values + offset, size)
-        raw = region.load(place, size).to_bytes(size, "little")
-        offset, count = offset + size, count + 1
-        directive = f"%{match['flags']}{conversion}"
-        if conversion == "s":
-            return directive % text_at(thread, int.from_bytes(raw, "little"))
-        if conversion in "feEgG":
-            return directive % ctypes.c_double.from_buffer_copy(raw).value
-        if conversion == "p":
-            return f"{int.from_bytes(raw, 'little'):#x}"
-        return directive.replace("u", "d") % int.from_bytes(raw, "little", signed=conversion in "di")
+        return region.load(place, size)
 
-    pattern = r"%(?P<flags>[-+ #0]*\d*(?:\.\d+)?)(?P<long>l{0,2}|h{0,2}|z?)(?P<conversion>[diuxXocfeEgGps%])"
-    print(re.sub(pattern, value, text_at(thread, layout)), end="")
-    return count
+    thread.cta.launch.printed.append(formatted(text_at(thread, layout), value, lambda address: text_at(thread, address))[0])
+    return 0
 
 
-BUILTINS: dict[str, Callable] = {"__assertfail": assert_fail, "vprintf": print_formatted}
+def allocate(thread, size: int) -> int:
+    return thread.cta.launch.device.heap.allocate(size)
+
+
+def release(thread, address: int) -> int:
+    if not thread.cta.launch.device.heap.release(address):
+        raise Trap(kind=faults.HEAP)
+    return 0
+
+
+BUILTINS: dict[str, Callable] = {"__assertfail": assert_fail, "vprintf": print_formatted, "malloc": allocate, "free": release}

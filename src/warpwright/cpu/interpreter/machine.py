@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from warpwright.cpu import faults
+from warpwright.cpu.functions import STACK
 from warpwright.cpu.interpreter import asynchronous
 from warpwright.cpu.interpreter.barrier import Barriers
 from warpwright.cpu.interpreter.memory import AccessFault, GlobalMemory, Region
@@ -20,7 +22,6 @@ from warpwright.cpu.interpreter.registry import Trap
 WARP = 32
 QUANTUM = 2048  # steps that a warp, and so a CTA, runs before the next one gets a turn
 TURN = 1024  # steps of a parted warp after which lanes further ahead get a turn, of TURN / 16 steps
-STACK = 64 * 1024  # bytes of local memory for functions called, beside the kernel's own
 
 Key = tuple[int, int, int]  # minus the call depth, the function's index, the step's: the least runs first
 
@@ -28,10 +29,11 @@ Key = tuple[int, int, int]  # minus the call depth, the function's index, the st
 class Frame:
     """A function's activation: its registers, where its variables lie in local memory, and where it returns to."""
 
-    __slots__ = ("base", "call", "code", "registers", "return_to")
+    __slots__ = ("base", "call", "code", "registers", "return_to", "top")
 
     def __init__(self, code: Code, base: int, call=None, return_to: Key | None = None):
         self.code, self.base, self.call, self.return_to = code, base, call, return_to
+        self.top = -(-(base + code.frame_bytes) // 16) * 16  # where the next frame, or what alloca gives, begins
         self.registers = dict(code.registers)
 
 
@@ -53,11 +55,21 @@ class Thread:
             self._local = Region.allocate(self.frames[0].code.frame_bytes + STACK, "local memory", 64)
         return self._local
 
+    def stack_end(self) -> int:
+        """How far frames and alloca may go, in bytes of local memory."""
+        return self.frames[0].code.frame_bytes + STACK
+
+    def set_top(self, top: int) -> None:
+        """Move the end of the current frame, for alloca and stackrestore."""
+        if top > self.stack_end():
+            raise Trap(kind=faults.STACK)
+        self.frame.top = top
+
     def enter(self, code: Code, call, return_to: Key) -> Frame:
-        base = -(-(self.frame.base + self.frame.code.frame_bytes) // 16) * 16
-        if base + code.frame_bytes > self.frames[0].code.frame_bytes + STACK or len(self.frames) > 1000:
-            raise Trap(f"the stack is full after {len(self.frames)} calls: is the recursion endless?")
-        self.frame = Frame(code, base, call, return_to)
+        frame = Frame(code, self.frame.top, call, return_to)
+        if frame.top > self.stack_end() or len(self.frames) > 4000:
+            raise Trap(kind=faults.STACK)
+        self.frame = frame
         self.frames.append(self.frame)
         self.registers = self.frame.registers
         return self.frame
@@ -289,6 +301,8 @@ class Launch:
         self.parameters = Region.allocate(max(1, len(parameters)), "kernel parameters", 256)
         self.parameters.bytes[:len(parameters)] = parameters
         self.deadline = time.monotonic() + time_limit
+        self.printed: list[str] = []
+        self.device: Any = None  # whose heap there is
         self.constants: list[tuple[int, int]] = []  # [start, end) of each .const variable
 
     def run(self) -> None:

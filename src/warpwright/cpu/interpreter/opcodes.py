@@ -351,6 +351,32 @@ def create_policy(m: Match, decoder):
     return lambda thread: write(thread, 0)
 
 
+@per_thread("alloca")
+def alloca(m: Match, decoder):
+    size, write = decoder.value_reader(operand(m, "a")), decoder.writer(operand(m, "d").operand, m["T"])
+    wanted = m.value("b")
+    align = max(16, getattr(wanted.operand, "value", 8) if wanted else 8)
+
+    def run(thread):
+        start = -(-thread.frame.top // align) * align
+        thread.set_top(-(-(start + size(thread)) // 16) * 16)
+        write(thread, start)
+
+    return run
+
+
+@per_thread("stacksave")
+def stack_save(m: Match, decoder):
+    write = decoder.writer(operand(m, "d").operand, m["T"])
+    return lambda thread: write(thread, thread.frame.top)
+
+
+@per_thread("stackrestore")
+def stack_restore(m: Match, decoder):
+    read = decoder.value_reader(operand(m, "a"))
+    return lambda thread: thread.set_top(read(thread) & -16)
+
+
 @per_thread("trap")
 def trap(m: Match, decoder):
     def run(thread):

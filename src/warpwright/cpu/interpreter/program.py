@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from warpwright.cpu import functions
 from warpwright.cpu.interpreter import special
 from warpwright.cpu.interpreter.registry import COLLECTIVE, PER_THREAD, PURE
 from warpwright.cpu.interpreter.words import is_signed, join, mask, signed, width
@@ -15,8 +16,6 @@ from warpwright.ptx.isa import Match, Value
 Reader = Callable[..., int]  # thread → bit pattern
 
 _PARTS = {"r": "x", "g": "y", "b": "z", "a": "w"}  # colours name the parts of a vector register too
-
-FUNCTION_ADDRESSES = 1 << 56  # the "address" of function i is this plus 16·i; no host memory lies there
 
 
 # ── what names stand for ─────────────────────────────────────────────────────────────────────────────────────────
@@ -104,7 +103,7 @@ class Program:
         self.dynamic_align = 16
         self.parameter_bytes = 0
         self.variables = {item.name: item for item in module.items if isinstance(item, tree.Variable)}
-        self.aliases = {item.words[0]: item.words[1] for item in module.items if isinstance(item, tree.Directive) and item.name == "alias"}
+        self.aliases, self.addresses = functions.aliases(module), functions.addresses(module)
         if kernel not in module.kernels:
             raise PtxError(f"the module has no kernel '{kernel}'; it has: {', '.join(module.kernels) or 'none'}", file=module.file)
         self.kernel = self.code(kernel)
@@ -371,8 +370,8 @@ class Decoder:
             return self.place_address(place, extra)
         name = self.program.aliases.get(operand.name, operand.name)
         if name in self.program.functions:
-            program = self.program
-            return lambda thread: FUNCTION_ADDRESSES + 16 * program.code(name).index
+            address = self.program.addresses[name]
+            return lambda thread: address
         raise ValueError(f"'{operand.name}' is not declared")
 
     def place_address(self, place: Place, extra: int = 0) -> Reader:
