@@ -474,7 +474,7 @@ def test_endless_recursion_is_a_trap():
     text = """
 .func endless() { call endless; ret; }
 .visible .entry start() { call endless; ret; }"""
-    with pytest.raises(KernelTrap, match="the stack is full"):
+    with pytest.raises(KernelTrap, match="filled the stack"):
         launch(text, "start", 1, 1, [])
 
 

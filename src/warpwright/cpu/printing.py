@@ -8,7 +8,8 @@ import re
 import struct
 from collections.abc import Callable
 
-_CONVERSION = re.compile(r"%(?P<flags>[-+ #0]*)(?P<width>\d*|\*)(?P<precision>(?:\.(?:\d*|\*))?)(?P<size>hh|h|ll|l|z|t|j|)(?P<kind>[diuxXocfFeEgGaAps%])")
+_CONVERSION = re.compile(r"%(?P<flags>[-+ #0]*)(?P<width>\d*|\*)(?P<precision>(?:\.(?:\d*|\*))?)(?P<size>hh|h|ll|l|z|t|j|)"
+                         r"(?P<kind>[diuxXocfFeEgGaAps%])")
 
 
 def formatted(layout: str, value: Callable[[int, int], int], text_at: Callable[[int], str]) -> tuple[str, int]:
@@ -60,6 +61,10 @@ def formatted(layout: str, value: Callable[[int, int], int], text_at: Callable[[
     return _CONVERSION.sub(replace, layout), count
 
 
+def _reader(values: bytes) -> Callable[[int, int], int]:
+    return lambda offset, size: int.from_bytes(values[offset:offset + size], "little")
+
+
 class Buffer:
     """Where compiled kernels leave what they print (`codegen/library/print.ll`)."""
 
@@ -81,7 +86,7 @@ class Buffer:
             if layout == 0:  # from here on there was no room
                 break
             values = self._map[at + 16:at + 16 + 8 * count]
-            texts.append(formatted(text_at(layout), lambda offset, size, v=values: int.from_bytes(v[offset:offset + size], "little"), text_at)[0])
+            texts.append(formatted(text_at(layout), _reader(values), text_at)[0])
             struct.pack_into("<Q", self._map, at, 0)
             at += 16 + 8 * count
         if used > self.BYTES:

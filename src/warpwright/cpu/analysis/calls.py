@@ -196,6 +196,8 @@ def direct(f: _Flattener, instruction, name: str, arguments: list[Arg], results:
 
 def builtin(f: _Flattener, instruction, name: str, arguments: list[Arg], results: list[Arg]) -> None:
     """A function of the CUDA runtime that the engine itself has, as an instruction on registers."""
+    from warpwright.cpu.analysis.program import Reg
+
     site, values = f.site(instruction), {}
     for i, given in enumerate(arguments):
         if is_slot(given):
@@ -203,7 +205,7 @@ def builtin(f: _Flattener, instruction, name: str, arguments: list[Arg], results
             value = f.register(f"{name}.{i}", type_)
             transfer(f, value, given, site)
             given = value
-        values["abcef"[i]] = (given, "b64" if not hasattr(given, "type") else given.type)
+        values["abcef"[i]] = (given, given.type if isinstance(given, Reg) else "b64")
     result = None
     if results:
         result = f.register(name, "b64" if name == "malloc" else "b32")
@@ -224,7 +226,8 @@ def indirect(f: _Flattener, instruction, pointer: Arg, listed: tuple[str, ...] |
         if function is None or function.body is None or len(function.parameters) != len(arguments) or len(function.results) != len(results):
             continue
         same = f.register("callee", "pred")
-        f.current.ops.append(f.made("setp", {"cmp": "eq", "T": "u64"}, {"d": (same, "pred"), "a": (pointer, "u64"), "b": (f.immediate(known[name]), "u64")}, site))
+        operands = {"d": (same, "pred"), "a": (pointer, "u64"), "b": (f.immediate(known[name]), "u64")}
+        f.current.ops.append(f.made("setp", {"cmp": "eq", "T": "u64"}, operands, site))  # type: ignore[arg-type]
         inside, on = f.block(), f.block()
         f.current.branch, f.current.successors, f.current.site = (same, False), [inside.index, on.index], site
         f.begin(inside)
@@ -355,7 +358,7 @@ def on_stack(f: _Flattener, instruction: tree.Instruction, guard, scope: _Scope)
     """alloca, stacksave, stackrestore."""
     op = f.op(instruction, guard, scope)
     top, site = stack_pointer(f), op.site
-    value = op.args["a"] if "a" in op.args else None
+    value = op.args.get("a")
     match instruction.opcode:
         case "stacksave":
             made = [f.made("mov", {"T": "u64"}, {"d": (op.args["d"], "u64"), "a": (top, "u64")}, site)]
@@ -381,7 +384,7 @@ def finish(f: _Flattener) -> None:
     _address_frames(f)
     for made in f.procedures.values():
         size = -(-made.frame // 16) * 16
-        if made.recursive and size or made.function.name in f.graph.allocates:
+        if (made.recursive and size) or made.function.name in f.graph.allocates:
             top = stack_pointer(f)
             made.entry.ops[:0] = [f.made("mov", {"T": "u64"}, {"d": (made.base, "u64"), "a": (top, "u64")}, made.site),
                                   arithmetic(f, "add", top, top, f.immediate(size), made.site), check(f, made.site)]

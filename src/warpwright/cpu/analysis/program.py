@@ -209,7 +209,7 @@ class _Flattener:
     def begin(self, block: Block) -> None:
         self.current = block
 
-    def register(self, name: str, type_: str, owner: calls.Procedure | None | Literal["current"] = "current") -> Reg:
+    def register(self, name: str, type_: str, owner: calls.Procedure | Literal["current"] | None = "current") -> Reg:
         """A new register, of the code being flattened or of the `owner` that is given."""
         reg = Reg(len(self.registers), name, type_)
         self.registers.append(reg)
@@ -517,8 +517,8 @@ class _Flattener:
         self.begin(leave)
         if frees:
             self.move(calls.stack_pointer(self), kept, "u64", site)
-        for given, place in copies:
-            calls.transfer(self, given, place, site)
+        for target, source in copies:
+            calls.transfer(self, target, source, site)
 
 
 class _Lazy:
