@@ -411,6 +411,27 @@ def test_what_is_not_a_number_comes_through(devices, a, b, d, sparse):
     assert np.array_equal(np.isnan(registers_as_numbers(case, interpreted)), np.isnan(wild[row, column]))
 
 
+@pytest.mark.parametrize(("a", "b", "d"), [types for types in TYPES if types[0] in ("e4m3", "e5m2")])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_exact_mma_keeps_what_hopper_keeps(a, b, d, sparse):
+    """FP8 as the hardware rounds: both engines bit for bit; a dense one also as the package mmaemu has it, which models what H100s gave."""
+    case = Case(24, a, b, d, sparse=sparse, registers=sparse)
+    engines = Device("cpu", threads=1, exact_mma=True), Device("interpreter", exact_mma=True)
+    for seed, special in ((0, False), (1, True)):
+        data = prepare(case, seed, special)
+        compiled, interpreted = (run(device, case, data) for device in engines)
+        assert same(case, compiled, interpreted)
+        if not sparse and d == "f32" and not special:
+            torch, mmaemu = pytest.importorskip("torch"), pytest.importorskip("mmaemu.model.chain")
+            formats = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+            row, column = positions(case.n)
+            left, right = (torch.from_numpy(x.astype(np.uint8)).view(formats[type_])[i.ravel()]
+                           for x, type_, i in ((data.a, a, row), (data.b, b, column)))
+            start = torch.from_numpy(data.c.view(np.float32).ravel().copy())
+            wanted = mmaemu.dot(left, right, start, preset="hopper").numpy().reshape(row.shape)
+            assert np.array_equal(wanted.view(np.uint32), compiled)
+
+
 def test_the_pattern_may_begin_in_any_line(devices):
     """A swizzle's pattern that begins three lines after a multiple of 1024 bytes, with the base offset that says so."""
     case = Case(32, "bf16", "bf16", "f32")

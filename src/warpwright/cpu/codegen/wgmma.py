@@ -91,9 +91,10 @@ def _require(e: Emitter, op: Op, condition: str) -> None:
 
 
 def _multiply(e: Emitter, op: Op) -> None:
-    product = Product.of(op, exact=e.exact_mma)
+    product = Product.of(op, exact_mma=e.exact_mma)
     if product.exact:
-        e.fail(op, "exact_mma has no wgmma yet")
+        e.library("exact_mma")
+        e.library("wgmma")
     helper = wgmma_product.helper(product, e.host)
     e.helpers.setdefault(helper.name, helper.text)
     e.helpers["fault"] = faults.FAULT

@@ -21,6 +21,7 @@ from warpwright.cpu.analysis.program import Imm, Op, Vec
 from warpwright.cpu.codegen import faults
 from warpwright.cpu.codegen.emitter import Host
 from warpwright.cpu.codegen.tensor_core import _K_BITS, Helper, _eight_bit_pairs, _Writer
+from warpwright.cpu.interpreter import exact
 from warpwright.ptx.isa.matrix import shape_of
 
 A_REGISTERS, METADATA, ARGUMENT_BYTES = 64, 576, 704
@@ -48,7 +49,7 @@ class Product:
     exact: bool
 
     @classmethod
-    def of(cls, op: Op, exact: bool) -> Product:
+    def of(cls, op: Op, exact_mma: bool) -> Product:
         def constant(name: str, otherwise: int) -> int:
             arg = op.args.get(name)
             return arg.value if isinstance(arg, Imm) else otherwise
@@ -56,7 +57,7 @@ class Product:
         _, n, k = shape_of(op.slots["shape"])
         return cls(n, k, op.slots["D"], op.slots["A"], op.slots["B"], isinstance(op.args["a"], Vec), bool(op.get("sp")),
                    constant("selector", 0), constant("scale_a", 1) * constant("scale_b", 1), not constant("trans_a", 0),
-                   not constant("trans_b", 0), bool(op.get("satfinite")), exact and op.slots["A"] in FP8)
+                   not constant("trans_b", 0), bool(op.get("satfinite")), exact_mma and op.slots["A"] in FP8)
 
     @property
     def name(self) -> str:
@@ -72,6 +73,11 @@ class Product:
     def steps(self) -> int:
         """Values of k as the kernel counts them: of b1, words."""
         return self.k // 32 if self.bits == 1 else self.k
+
+    @property
+    def stored(self) -> int:
+        """Elements in a row of A, as it is stored."""
+        return self.k // 2 if self.sparse else self.k
 
     @property
     def kind(self) -> str:
@@ -169,6 +175,7 @@ class _Function(_Writer):
         self.a_room = self.room("a", p.steps * 256)
         self.masks = self.room("masks", p.steps * 8) if p.sparse and p.kind == "float" else None
         self.b_room = self.room("b", p.steps * 32 * self.groups)
+        self.exact_rooms = {name: self.room(name, size) for name, size in self.exact_sizes().items()}
         self.table = self.room("table", 64 * 8)
         self.bring_a()
         self.b = self.descriptor(16)
@@ -314,7 +321,9 @@ class _Function(_Writer):
             self.rows_of_a(stored)
         else:
             self.columns_of_a(stored)
-        if p.sparse:
+        if p.exact:
+            self.exact_a(stored)
+        elif p.sparse:
             self.spread_out(stored)
         else:
             for (k, tile), value in stored.items():
@@ -349,9 +358,8 @@ class _Function(_Writer):
 
     def columns_of_a(self, stored: dict[tuple[int, int], str]) -> None:
         p = self.product
-        k_stored = p.k // 2 if p.sparse else p.k
         m = self.descriptor(8)
-        terms = self.line_terms(m, range(k_stored), False)
+        terms = self.line_terms(m, range(p.stored), False)
         first = self.ins(f"shl i32 {self.warp}, 1")
         more = [self.along(m, first, False), self.along(m, self.ins(f"add i32 {first}, 1"), False)]
         for upper, steps in enumerate(self.pointers(m, terms, 16, more)):
@@ -369,21 +377,10 @@ class _Function(_Writer):
         """A sparse A, where its elements belong, with zeros between; and which lanes of each vector are elements."""
         p = self.product
         i = "<16 x i32>"
-        group, kept = (2, 1) if p.bits == 32 else (4, 2)
+        group, kept = self.granule
         for tile in range(4):
-            lanes = self.load(i, "%args", METADATA + 64 * (tile % 2), 64)
             for first in range(0, p.k, group):
-                half, inside = divmod(first // group, p.k // group // 2)
-                if p.bits == 8:
-                    word, shift = 2 * half + tile // 2, 4 * inside
-                else:
-                    word, shift = 2 * p.selector + half, 16 * (tile // 2) + 4 * inside
-                bits = self.shuffle("i32", lanes, _SPLATS[word], None, 16)
-                places = []
-                for which in range(kept):
-                    by, mask = (shift + 3, 1) if group == 2 else (shift + 2 * which, 3)
-                    moved = self.ins(f"lshr {i} {bits}, splat (i32 {by})") if by else bits
-                    places.append(self.ins(f"and {i} {moved}, splat (i32 {mask})"))
+                places = self.places(tile, first)
                 for place in range(group):
                     value, taken = "zeroinitializer", "zeroinitializer"
                     for which, where in enumerate(places):
@@ -394,6 +391,29 @@ class _Function(_Writer):
                     k = first + place
                     self.store("<16 x float>", value, self.a_room, 64 * (4 * k + tile), 64)
                     self.store("<16 x i1>", taken, self.masks or "", 2 * (4 * k + tile), 2)
+
+    @property
+    def granule(self) -> tuple[int, int]:
+        """Of how many elements of A how many are stored."""
+        return (2, 1) if self.product.bits == 32 else (4, 2)
+
+    def places(self, tile: int, first: int) -> list[str]:
+        """Where in the granule that begins at k = first each of a tile's stored elements belongs."""
+        p = self.product
+        i, (group, kept) = "<16 x i32>", self.granule
+        lanes = self.load(i, "%args", METADATA + 64 * (tile % 2), 64)
+        half, inside = divmod(first // group, p.k // group // 2)
+        if p.bits == 8:
+            word, shift = 2 * half + tile // 2, 4 * inside
+        else:
+            word, shift = 2 * p.selector + half, 16 * (tile // 2) + 4 * inside
+        bits = self.shuffle("i32", lanes, _SPLATS[word], None, 16)
+        found = []
+        for which in range(kept):
+            by, mask = (shift + 3, 1) if group == 2 else (shift + 2 * which, 3)
+            moved = self.ins(f"lshr {i} {bits}, splat (i32 {by})") if by else bits
+            found.append(self.ins(f"and {i} {moved}, splat (i32 {mask})"))
+        return found
 
     # ── B ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -409,6 +429,9 @@ class _Function(_Writer):
         per_group = 2 if p.d == "f16" else 4
         offset = self.ins(f"zext i32 {self.ins(f'mul i32 {group}, {128 * per_group}')} to i64")
         sums = self.at(self.sums, offset)
+        if p.exact:
+            self.multiply_exactly(sums, groups)
+            return
         for first in range(0, 4, self.tiles):
             self.multiply(sums, groups, range(first, first + self.tiles))
 
@@ -496,6 +519,52 @@ class _Function(_Writer):
         f = "<16 x float>"
         more = self.call(f, "@llvm.fma.v16f32", (f, rows), (f, column), (f, total))
         return self.ins(f"select <16 x i1> {taken}, {f} {more}, {f} {total}") if taken else more
+
+    # ── as the hardware rounds (library/exact_mma.ll) ────────────────────────────────────────────────────────────
+
+    def exact_sizes(self) -> dict[str, int]:
+        """Bytes of plain matrices: A, its exponents, the k of its elements; the exponents of B; the sums."""
+        p = self.product
+        if not p.exact:
+            return {}
+        rows = 64 * p.stored
+        return {"exact.a": rows, "exact.ea": rows, "exact.where": rows, "exact.eb": 32 * self.groups * p.k, "exact.c": 512 * self.groups}
+
+    def exact_a(self, stored: dict[tuple[int, int], str]) -> None:
+        """A as plain rows of what is stored, their exponents, and the row of B for each element."""
+        p, rooms = self.product, self.exact_rooms
+        group, kept = self.granule
+        where = {(k, tile): f"splat (i32 {k})" for k in range(p.stored) for tile in range(4)}
+        if p.sparse:
+            for tile in range(4):
+                for first in range(0, p.k, group):
+                    for which, place in enumerate(self.places(tile, first)):
+                        where[first // group * kept + which, tile] = self.ins(f"add <16 x i32> {place}, splat (i32 {first})")
+        for kind, values, to in (("float", stored, "exact.a"), ("i32", where, "exact.where")):
+            for (k, tile), value in values.items():
+                self.store(f"<16 x {kind}>", value, self.a_room, 64 * (4 * k + tile), 64)
+            self.do(f"call void @wgmma_plain(ptr {self.a_room}, ptr {rooms[to]}, i64 {p.stored})")
+        self.do(f"call void @exact_exponents(ptr {rooms['exact.a']}, ptr {rooms['exact.ea']}, i64 {16 * p.stored}, i32 {exact.LEAST[p.a]})")
+
+    def multiply_exactly(self, sums: str, groups: int) -> None:
+        p, rooms = self.product, self.exact_rooms
+        places = [(group, odd, tile) for group in range(groups) for odd in range(2) for tile in range(4)]
+
+        def piece(place: tuple[int, int, int], row: int) -> int:
+            group, odd, tile = place
+            return 4 * ((4 * tile + row) * 8 * groups + 8 * group + 4 * odd)
+
+        for place in places:
+            value = self.added(sums, place)
+            for row in range(4):
+                part = self.shuffle("float", value, range(4 * row, 4 * row + 4), None, 16)
+                self.store("<4 x float>", part, rooms["exact.c"], piece(place, row))
+        self.do(f"call void @exact_exponents(ptr {self.b_room}, ptr {rooms['exact.eb']}, i64 {8 * groups * p.k}, i32 {exact.LEAST[p.b]})")
+        self.do(f"call void @exact_product(ptr {rooms['exact.c']}, ptr {rooms['exact.a']}, ptr {rooms['exact.ea']}, ptr {self.b_room}, "
+                f"ptr {rooms['exact.eb']}, ptr {rooms['exact.where']}, i64 16, i64 {8 * groups}, i64 {p.stored})")
+        totals = {place: self.join([self.load("<4 x float>", rooms["exact.c"], piece(place, row)) for row in range(4)], "float", 4)
+                  for place in places}
+        self.put(sums, totals)
 
     def place_of(self, place: tuple[int, int, int]) -> int:
         """Where a tile's sums begin, in bytes. f16: those of the even and the odd columns share words."""
