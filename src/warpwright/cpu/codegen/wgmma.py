@@ -2,6 +2,10 @@
 
 The accumulators of a product live in one block of memory for good, register after register, 32 lanes each: what else reads or writes them
 goes there (`Slot`), and the function works on them in place.
+
+On a late device a product is queued, with its descriptors and A's registers, and formed when its group is waited for: what reads the
+accumulators before sees what was in them, and what has overwritten shared memory by then is what is multiplied. (Products whose accumulators
+have no one place, since two instructions hold them in different order, are formed at once on any device.)
 """
 
 from __future__ import annotations
@@ -10,10 +14,14 @@ from dataclasses import dataclass
 
 from warpwright.cpu.analysis.program import Imm, Op, Reg
 from warpwright.cpu.codegen import faults, wgmma_product
+from warpwright.cpu.codegen.bulk_copy import group
 from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter
 from warpwright.cpu.codegen.lowering import effect
+from warpwright.cpu.codegen.mbarrier import use
 from warpwright.cpu.codegen.synchronise import warp_scalar
 from warpwright.cpu.codegen.wgmma_product import A_REGISTERS, METADATA, Product
+
+GROUPS = 3  # the kind of wgmma's groups in library/async.ll
 
 
 @dataclass(frozen=True)
@@ -64,8 +72,11 @@ def _buffer(e: Emitter, registers: tuple[Reg, ...], use: str) -> str:
 @effect("wgmma")
 def _wgmma(e: Emitter, op: Op) -> None:
     _everybody(e, op)
-    if op.slots["action"] == "mma_async":
-        _multiply(e, op)
+    match op.slots["action"]:
+        case "mma_async":
+            _multiply(e, op)
+        case "commit_group" | "wait_group":
+            group(e, op, GROUPS)
 
 
 def _everybody(e: Emitter, op: Op) -> None:
@@ -122,7 +133,11 @@ def _multiply(e: Emitter, op: Op) -> None:
     for arg, offset in vectors:
         with e.shape(32):
             e.do(f"store <32 x i32> {e.value(arg, 'i32')}, ptr {e.ins(f'getelementptr i8, ptr {args}, i64 {offset}')}, align 64")
-    e.do(f"call void {helper.name}(ptr %frame, ptr {args})")
+    if e.late and placed:
+        use(e)
+        e.do(f"call void @rt_async(ptr %frame, i32 {GROUPS}, i64 0, i64 0, ptr {helper.name}, ptr {args}, i32 {wgmma_product.ARGUMENT_BYTES}, i32 1)")
+    else:
+        e.do(f"call void {helper.name}(ptr %frame, ptr {args})")
     for register, pointer in zip(registers, pointers, strict=False):
         e.write(op, register, e.ins(f"load <32 x i32>, ptr {pointer}, align 64"), "i32", 32)
 

@@ -9,7 +9,8 @@ Sums are f32, fused, k ascending, as in the interpreter. 8-bit floats become bf1
 over one instruction's k are exact.
 
 The function is `void (ptr frame, ptr arguments)`; arguments: 0 ptr sums, 8 descriptor of A, 16 of B, 24 i32 whether to add to the sums,
-28 i32 site, 64 A's four registers, 576 the metadata (32 lanes each).
+28 i32 site, 64 A's four registers, 576 the metadata (32 lanes each); aligned to
+16 bytes.
 """
 
 from __future__ import annotations
@@ -336,7 +337,7 @@ class _Function(_Writer):
         if p.a_in_registers:
             for chunk in range(2):
                 places = [A_REGISTERS + 128 * (2 * chunk + tile // 2) + 64 * (tile % 2) for tile in range(4)]
-                chunks.append([self.load("<16 x i32>", "%args", place, 64) for place in places])
+                chunks.append([self.load("<16 x i32>", "%args", place) for place in places])
         else:
             m = self.descriptor(8)
             further = self.ins(f"mul i32 {self.ins(f'shl i32 {self.warp}, 1')}, {m.stride}")
@@ -401,7 +402,7 @@ class _Function(_Writer):
         """Where in the granule that begins at k = first each of a tile's stored elements belongs."""
         p = self.product
         i, (group, kept) = "<16 x i32>", self.granule
-        lanes = self.load(i, "%args", METADATA + 64 * (tile % 2), 64)
+        lanes = self.load(i, "%args", METADATA + 64 * (tile % 2))
         half, inside = divmod(first // group, p.k // group // 2)
         if p.bits == 8:
             word, shift = 2 * half + tile // 2, 4 * inside

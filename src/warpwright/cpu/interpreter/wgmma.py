@@ -5,29 +5,84 @@ after eight columns; so each warp can form its rows by itself. Shared memory is 
 order of accumulation open; here it is that of mma: from d (or zero, where scale_d is false), for k ascending d ← fma(±a[k], b[k], d) in
 f32, rounded to nearest even, an f16 result rounded once at the end; integers are exact, modulo 2^32 or saturated once. A float64 sum
 differs from it by at most (K + 1)·2^-24·(|d| + Σ|a·b|). A sparse A is laid out, and its metadata, as for mma.sp.
+
+On a late device a product is formed when its group is waited for: d and shared memory are read then, descriptors and A's registers at issue.
 """
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from warpwright.cpu import fragments
-from warpwright.cpu.interpreter import matrix
+from warpwright.cpu.interpreter import asynchronous, matrix
 from warpwright.cpu.interpreter.memory import AccessFault, locate
-from warpwright.cpu.interpreter.registry import Trap, collective, operand
+from warpwright.cpu.interpreter.registry import Trap, operand, per_thread
 from warpwright.ptx.descriptor import MatrixDescriptor
 from warpwright.ptx.isa import Match
 from warpwright.ptx.isa.matrix import shape_of
 
+if TYPE_CHECKING:
+    from warpwright.cpu.interpreter.program import Step
+
 ROWS = 16  # of a warp
 
 
-@collective("wgmma", mask=None)
-def warp_group_product(m: Match):
-    if m["action"] != "mma_async":
-        return everybody
-    _, n, k = shape_of(m["shape"])
+@per_thread("wgmma")
+def warp_group(m: Match, decoder) -> Step:
+    from warpwright.cpu.interpreter.program import Step
+
+    readers, writers = decoder.operands(m)
     names = [value.name for value in m.values if value.read]
+    action = {"mma_async": multiply, "commit_group": commit, "wait_group": wait}.get(m["action"], lambda *_: everybody)
+    return Step(m.instruction, "collective", action(m, names, readers, writers), readers=readers, writers=writers)
+
+
+def commit(m: Match, *_):
+    def combine(threads, inputs):
+        asynchronous.commit(threads[0], asynchronous.WGMMA)  # the warp's groups are its first lane's
+        return everybody(threads, inputs)
+
+    return combine
+
+
+def wait(m: Match, *_):
+    newest = getattr(operand(m, "n").operand, "value", 0)
+
+    def combine(threads, inputs):
+        asynchronous.wait_group(threads[0], asynchronous.WGMMA, newest)
+        return everybody(threads, inputs)
+
+    return combine
+
+
+def multiply(m: Match, names, readers, writers):
+    form = former(m)
+    at_d = names.index("d")
+
+    def combine(threads, inputs):
+        everybody(threads, inputs)
+        given = {name: [values[i] for values in inputs] for i, name in enumerate(names)}
+        if not threads[0].cta.launch.late:
+            return form(threads, given)
+        frames = [SimpleNamespace(registers=thread.registers) for thread in threads]
+
+        def finish() -> None:
+            late = {**given, "d": [readers[at_d](frame) for frame in frames]}
+            for frame, (value,) in zip(frames, form(threads, late), strict=True):
+                writers[0](frame, value)
+
+        asynchronous.issue(threads[0], asynchronous.WGMMA, 0, 0, finish)
+        return [(value,) for value in given["d"]]
+
+    return combine
+
+
+def former(m: Match):
+    """The function (threads, operands by name and lane) → D's registers of each."""
+    _, n, k = shape_of(m["shape"])
     constants = {name: getattr(operand(m, name).operand, "value", 0) for name in ("scale_a", "scale_b", "trans_a", "trans_b", "selector")
                  if m.value(name) is not None}
     slots = {**m.slots, "C": m["D"], "shape": f"m16n8k{k}"}
@@ -36,9 +91,7 @@ def warp_group_product(m: Match):
     told = fragments.metadata(slots, constants["selector"]) if sparse else None
     in_registers = operand(m, "a").length is not None
 
-    def combine(threads, inputs):
-        everybody(threads, inputs)
-        given = {name: [values[i] for values in inputs] for i, name in enumerate(names)}
+    def form(threads, given):
         for name in ("b", "scale_d") + (() if in_registers else ("a",)):
             if len(set(given[name])) > 1:
                 raise Trap(f"'{name}' must be the same in all lanes")
@@ -61,7 +114,7 @@ def warp_group_product(m: Match):
         d = matrix.product(slots, a, b, c, at, exact_mma=threads[0].cta.launch.exact_mma)
         return [(registers,) for registers in matrix.scatter(layout_d, d)]
 
-    return combine
+    return form
 
 
 def everybody(threads, inputs):

@@ -19,6 +19,7 @@ from warpwright.ptx.builder.flow import (
     while_,
 )
 from warpwright.ptx.builder.kernel import Kernel, kernel
+from warpwright.ptx.builder.matrices import matrix_descriptor
 from warpwright.ptx.builder.types import (
     Pointer,
     Register,
@@ -65,8 +66,8 @@ from warpwright.ptx.builder.words import (
 __all__ = [
     "Kernel", "Label", "Pointer", "Register", "Word", "assign", "b8", "b16", "b32", "b64", "b128", "bf16", "bf16x2", "break_", "continue_",
     "ctaid", "dynamic_shared", "e4m3", "e5m2", "f16", "f16x2", "f32", "f64", "global_thread_index", "kernel", "label", "laneid",
-    "linear_thread_index", "local", "loop", "nctaid", "ntid", "otherwise", "pred", "raw", "s8", "s16", "s32", "s64", "select", "shared",
-    "special", "tid", "u8", "u16", "u32", "u64", "var", "warpid", "when", "while_", "word",
+    "linear_thread_index", "local", "loop", "matrix_descriptor", "nctaid", "ntid", "otherwise", "pred", "raw", "s8", "s16", "s32", "s64",
+    "select", "shared", "special", "tid", "u8", "u16", "u32", "u64", "var", "warpid", "when", "while_", "word",
 ]
 
 
