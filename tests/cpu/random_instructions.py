@@ -155,6 +155,7 @@ def ops(table: str) -> list[Op]:
 CARRY = [  # chains that must not be torn apart
     ["add.cc.u32 %r0, %r1, %r2;", "addc.cc.u32 %r1, %r2, %r3;", "addc.u32 %r4, %r4, 0;"],
     ["sub.cc.u32 %r0, %r1, %r2;", "subc.cc.u32 %r1, %r2, %r3;", "subc.u32 %r4, %r4, 0;"],
+    ["sub.cc.u32 %r0, %r1, %r2;", "addc.cc.u32 %r1, %r2, %r3;", "subc.cc.u32 %r2, %r1, %r3;", "addc.u32 %r4, %r4, 0;"],
     ["add.cc.u64 %d0, %d1, %d2;", "addc.u64 %d1, %d2, %d3;"],
     ["sub.cc.s64 %d0, %d1, %d2;", "subc.s64 %d1, %d2, %d3;"],
     ["mad.lo.cc.u32 %r0, %r1, %r2, %r3;", "madc.hi.cc.u32 %r1, %r1, %r2, %r4;", "addc.u32 %r3, 0, 0;"],

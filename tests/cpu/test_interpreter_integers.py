@@ -45,7 +45,8 @@ def test_carry_chain_adds_128_bits():
         word, carry = integer.add_with_carry("u64")(a >> shift & 2**64 - 1, b >> shift & 2**64 - 1, carry)
         words.append(word)
     assert words[0] | words[1] << 64 | carry << 128 == a + b
-    assert integer.subtract_with_borrow("u32")(0, 0, 1) == (M32, 1)
+    assert integer.subtract_with_carry("u32")(0, 0, 0) == (M32, 0)  # a borrow is the carry that is not there
+    assert integer.subtract_with_carry("u32")(5, 2, 1) == (3, 1)
 
 
 def test_bit_fields():

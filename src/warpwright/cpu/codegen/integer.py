@@ -26,7 +26,7 @@ def _operands(e: Emitter, op: Op, names: str = "ab") -> list[str]:
 
 
 def add(e: Emitter, op: Op):
-    """add, sub of integers, with or without carry and saturation."""
+    """add, sub of integers, with or without carry and saturation. The carry of a subtraction is set where nothing was borrowed."""
     type_ = op.slots["T"]
     kind, name = LLVM_TYPE[type_], op.opcode[:3]
     a, b = _operands(e, op)
@@ -36,13 +36,17 @@ def add(e: Emitter, op: Op):
         return e.intrinsic(f"llvm.s{name}.sat", kind, a, b)
     result, carry = e.bin(name, kind, a, b), None
     if op.get("cc"):
-        carry = e.icmp("ult", kind, result, a) if name == "add" else e.icmp("ult", kind, a, b)
+        carry = e.icmp("ult", kind, result, a) if name == "add" else e.icmp("uge", kind, a, b)
     if "carry_in" in op.args:
-        incoming = e.cast("zext", e.arg(op, "carry_in"), "i1", kind)
+        incoming = e.arg(op, "carry_in")
+        if name == "sub":
+            incoming = e.bin("xor", "i1", incoming, e.k("i1", 1))
+        incoming = e.cast("zext", incoming, "i1", kind)
         before, result = result, e.bin(name, kind, result, incoming)
-        if carry is not None:
-            second = e.icmp("ult", kind, result, before) if name == "add" else e.icmp("ult", kind, before, incoming)
-            carry = e.bin("or", "i1", carry, second)
+        if carry is not None and name == "add":
+            carry = e.bin("or", "i1", carry, e.icmp("ult", kind, result, before))
+        elif carry is not None:
+            carry = e.bin("and", "i1", carry, e.icmp("uge", kind, before, incoming))
     return result if carry is None else (result, carry)
 
 

@@ -232,7 +232,8 @@ def count_ones(type_: str):
 
 
 # ── carry chains ─────────────────────────────────────────────────────────────────────────────────────────────────
-# Each takes the carry flag after its operands and returns (result, carry out). The flag of a subtraction is set where there was a borrow.
+# Each takes the carry flag after its operands and returns (result, carry out). A subtraction is a + ~b + carry, as ptxas compiles it: its
+# carry is set where nothing was borrowed. Chains of one kind cannot tell; NVIDIA's 128-bit division reads a subtraction's carry with addc.
 
 
 def add_with_carry(type_: str):
@@ -245,12 +246,12 @@ def add_with_carry(type_: str):
     return total
 
 
-def subtract_with_borrow(type_: str):
+def subtract_with_carry(type_: str):
     bits = width(type_)
 
-    def difference(a: int, b: int, borrow: int) -> tuple[int, int]:
-        full = a - b - borrow
-        return full & mask(bits), int(full < 0)
+    def difference(a: int, b: int, carry: int) -> tuple[int, int]:
+        full = a - b - 1 + carry
+        return full & mask(bits), int(full >= 0)
 
     return difference
 

@@ -98,12 +98,12 @@ def carried(m: Match, decoder):
     if opcode[:3] == "mad":
         function = integer.multiply_add_with_carry(type_, m["mode"])
     else:
-        function = (integer.add_with_carry if opcode[:3] == "add" else integer.subtract_with_borrow)(type_)
+        function = (integer.add_with_carry if opcode[:3] == "add" else integer.subtract_with_carry)(type_)
     readers, (write,) = decoder.operands(m)
-    takes, gives = opcode.endswith("c"), bool(m.get("cc"))
+    takes, gives, none = opcode.endswith("c"), bool(m.get("cc")), int(opcode[:3] == "sub")
 
     def run(thread):
-        result, carry = function(*[read(thread) for read in readers], thread.carry if takes else 0)
+        result, carry = function(*[read(thread) for read in readers], thread.carry if takes else none)
         if gives:
             thread.carry = carry
         write(thread, result)

@@ -35,7 +35,7 @@ for _opcode, _meaning in (("add", "d = a + b"), ("sub", "d = a - b")):
     )
 
 declare("addc", "d = a + b + carry", (f"cc? T:{{{CARRY}}}", BINARY))
-declare("subc", "d = a - b - borrow", (f"cc? T:{{{CARRY}}}", BINARY))
+declare("subc", "d = a - b - 1 + carry", (f"cc? T:{{{CARRY}}}", BINARY))
 
 declare(
     "mul", "d = a · b: the low or high half of the product, or all of it (wide)",
