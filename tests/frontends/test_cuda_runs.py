@@ -127,7 +127,6 @@ def test_tiles(target, rng):
     assert (out == x.T).all()
 
 
-@waits("wmma")
 @everywhere
 @pytest.mark.parametrize("kernel, dtype, result, shape, error", [
     ("half_float", torch.float16, torch.float32, (16, 16, 16), 1e-6), ("half_half", torch.float16, torch.float16, (32, 8, 16), 2e-3),
@@ -159,7 +158,6 @@ def test_pipelines(target, rng):
     assert (out == (x * np.arange(1, 10)[:, None] + x[:, ::-1]).sum(0)).all()
 
 
-@waits("mbarrier")
 @everywhere
 def test_a_producer_and_its_consumers(target, rng):
     x, out = rng.integers(0, 1000, (7, 32)).astype(np.int32), np.zeros(32, np.int32)
@@ -167,7 +165,6 @@ def test_a_producer_and_its_consumers(target, rng):
     assert (out == x.sum(0)[::-1]).all()
 
 
-@waits("bulk copies")
 @on_hopper
 def test_bulk_copies(target, rng):
     x, out = rng.integers(0, 1000, (5, 200)).astype(np.int32), np.zeros((5, 200), np.int32)
@@ -187,7 +184,6 @@ def test_clusters(target, rng):
 # ── the language ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@waits("vprintf")
 @everywhere
 def test_prints(target, capfd):
     Compiled("prints", target).speak(1, 32, 3)
@@ -208,7 +204,6 @@ def test_asserts_and_traps(target):
         cu.trap_at(1, 64, 7)
 
 
-@waits("indirect calls")
 @everywhere
 def test_virtual_functions_and_function_pointers(target, rng):
     cu, x, out = Compiled("virtuals", target), rng.random(40, np.float32), np.zeros(40, np.float32)
@@ -219,7 +214,6 @@ def test_virtual_functions_and_function_pointers(target, rng):
     assert (out == np.choose(which, [2 * x, x * x, x - 1])).all()
 
 
-@waits("recursion")
 @everywhere
 def test_recursion(target, rng):
     cu, out, t = Compiled("recursion", target), np.zeros(40, np.int32), np.arange(40)
