@@ -397,7 +397,7 @@ def test_special_registers():
 }""", "who", (1, 2), (4, 3), [out])
     cta, y, x = np.meshgrid(np.arange(2), np.arange(3), np.arange(4), indexing="ij")
     lane = y * 4 + x
-    for i, wanted in enumerate((x, y, cta, lane, (1 << lane) - 1, 2, 1, lane)):
+    for i, wanted in enumerate((x, y, cta, lane, (1 << lane) - 1, 2, 64, lane)):
         assert np.array_equal(out[..., i], np.broadcast_to(wanted, x.shape)), i
 
 
@@ -479,8 +479,8 @@ def test_endless_recursion_is_a_trap():
 
 
 def test_what_is_not_known_is_named_with_its_line():
-    with pytest.raises(LaunchError, match=r"32:3: the interpreter does not know this instruction: mapa\.shared::cluster\.u32"):
-        each_lane("mapa.shared::cluster.u32 %r1, %r0, 0;")
+    with pytest.raises(LaunchError, match=r"32:3: the interpreter does not know this instruction: tensormap\.cp_fenceproxy"):
+        each_lane("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd1], [%r0], 128;")
 
 
 # ── matrices and asynchronous copies ─────────────────────────────────────────────────────────────────────────────

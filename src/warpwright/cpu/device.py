@@ -14,6 +14,7 @@ from warpwright.cpu.launch import FastBackend, Kernel, Module, head_of
 from warpwright.cpu.memory import UNCHECKED, DeviceBuffer, Extent, Heap, locate
 from warpwright.cpu.parts import PARTS
 from warpwright.cpu.pool import host_threads
+from warpwright.cpu.shape import Shape
 from warpwright.errors import LaunchError, PtxError
 from warpwright.ptx import tree
 
@@ -80,6 +81,8 @@ class Device:
         if memory not in ("checked", "unchecked"):
             raise LaunchError(f"memory={memory!r}: it is 'checked' or 'unchecked'")
         self.unchecked = memory == "unchecked"
+        self.launches = 0  # so far; a launch's number is its %gridid
+        self._workspace: DeviceBuffer | None = None
         self.statistics: dict[str, tuple[int, float]] = {}
         self._registered: dict[int, tuple[Extent, str]] = {}  # by id of the object, until it dies
         self._buffers: weakref.WeakSet[DeviceBuffer] = weakref.WeakSet()
@@ -141,6 +144,13 @@ class Device:
         self._registered[key] = extent, name
         weakref.finalize(array, self._registered.pop, key, None)
 
+    def workspace(self) -> DeviceBuffer:
+        """Zeroed memory for a cooperative launch's own barriers; kernels find it in %envreg1 and %envreg2."""
+        if self._workspace is None:
+            self._workspace = DeviceBuffer(4096, "the cooperative launch's workspace")
+        self._workspace.numpy()[:] = 0
+        return self._workspace
+
     def count(self, kernel: str, seconds: float) -> None:
         launches, spent = self.statistics.get(kernel, (0, 0.0))
         self.statistics[kernel] = launches + 1, spent + seconds
@@ -173,14 +183,27 @@ class InterpreterBackend:
     def prepare(self, kernel: Kernel, block) -> None:
         """Nothing to do: the interpreter reads the tree."""
 
-    def run(self, kernel: Kernel, grid, block, values: bytes, extents, shared_bytes: int, time_limit: float) -> None:
+    def run(self, kernel: Kernel, shape: Shape, values: bytes, extents, time_limit: float) -> None:
         from warpwright.cpu import interpreter
 
+        device = self.device
         if "malloc" in kernel.module.head.functions:
-            _ = self.device.heap  # before it is asked what memory is legal
+            _ = device.heap  # before it is asked what memory is legal
+        legal = device.legal_memory(kernel.module, extents)
+        workspace = 0
+        if shape.cooperative:
+            buffer = device.workspace()
+            workspace = buffer.address
+            legal.ranges.append((buffer.address, buffer.nbytes, buffer.name))
+
+        def resident() -> int:
+            try:
+                return kernel.resident_ctas(shape.block, shape.shared_bytes, shape.cluster if shape.named else None, non_portable=True)
+            except LaunchError:  # a kernel that only the interpreter can read
+                return device.part.sms // shape.ranks * shape.ranks
+
+        settings = interpreter.Settings(device.part, device, device.launches, workspace, resident, late=device.late, exact_mma=device.exact_mma)
         try:
-            interpreter.run(kernel.module.tree, kernel.name, grid, block, values, shared_bytes,
-                            self.device.legal_memory(kernel.module, extents), time_limit,
-                            late=self.device.late, exact_mma=self.device.exact_mma, device=self.device)
+            interpreter.run(kernel.module.tree, kernel.name, shape, values, legal, time_limit, settings)
         except PtxError as error:
             raise LaunchError(f"kernel {kernel.name} cannot run on the interpreter: {error}") from error

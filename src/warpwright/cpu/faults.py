@@ -11,7 +11,7 @@ Triple = tuple[int, int, int]
 Owner = tuple[int, int, str]  # a legal range: start and end address, and whose it is
 
 # What a stopped warp says of itself in its frame (`fault_kind` in runtime.ll).
-MEMORY, MISALIGNED, TRAP, TIMEOUT, SHARED, LOCAL, ASSERT, DEADLOCK, STACK, FUNCTION, HEAP = range(1, 12)
+MEMORY, MISALIGNED, TRAP, TIMEOUT, SHARED, LOCAL, ASSERT, DEADLOCK, STACK, FUNCTION, HEAP, CLUSTER = range(1, 13)
 
 
 def where(kernel: str, instruction: str, line: int | None, cta: Triple | None, thread: Triple | None) -> str:
@@ -110,6 +110,10 @@ def describe_barrier(number: int, arrived: int, expected: int) -> str:
     return f"barrier {number}, where {arrived} of {expected} threads have come"
 
 
+def describe_cluster_barrier(arrived: int, live: int) -> str:
+    return f"the cluster's barrier, where {arrived} of {live} threads have come"
+
+
 def describe_mbarrier(offset: int, word: int) -> str:
     """An mbarrier by its offset in shared memory, and what its word says (library/async.ll)."""
     expected, pending, transactions = word & 0xFFFFF, word >> 20 & 0xFFFFF, word >> 40 & 0x1FFFFF
@@ -118,10 +122,30 @@ def describe_mbarrier(offset: int, word: int) -> str:
     return f"the mbarrier at shared memory offset {offset:#x}, whose phase {word >> 61 & 7} lacks {' and '.join(lacks) or 'nothing'}"
 
 
+def cluster_fault(kernel: str, instruction: str, line: int | None, address: int, size: int, cta: Triple | None, thread: Triple | None,
+                  ranks: int, shared: int) -> MemoryFault:
+    """The MemoryFault of an access to a shared::cluster address. ranks: CTAs a cluster; shared: bytes of shared memory a CTA."""
+    rank, offset = (address >> 24) - 1, address & 0xFFFFFF
+    what = f"{where(kernel, instruction, line, cta, thread)} {access_verb(instruction)} {size} bytes at {offset:#x}"
+    if rank >= ranks:
+        found = f" of the shared memory of a CTA that its cluster does not have; its ranks are 0 to {ranks - 1}"
+    elif offset + size > shared:
+        found = f" of the shared memory of CTA {rank} of its cluster" if rank >= 0 else " of shared memory"
+        found += ", outside what the kernel has of it; does the launch's shared_bytes cover it?"
+    else:
+        found = (f" of the shared memory of CTA {rank} of its cluster, which has ended: a CTA must not end before the others have "
+                 "done with its shared memory (barrier.cluster)")
+    return MemoryFault(what + found, address=address, kernel=kernel, instruction=instruction, line=line, cta=cta, thread=thread)
+
+
+def too_many(ctas: int, resident: int) -> str:
+    """What to add where CTAs may wait for others that have not started."""
+    return f"the grid has {ctas} CTAs, of which the device holds {resident} at once; one that waits for a CTA that has not started waits for ever"
+
+
 def error_of(kind: int, *, kernel: str, instruction: str = "", line: int | None = None, cta: Triple | None = None,
              thread: Triple | None = None, time_limit: float = 0.0, reason: str = "", waiting: Iterable[Waiting] = ()) -> KernelError | LaunchError:
-    """The exception for any kind but a memory fault. `reason` is added to the message of a trap, an assertion or something unsupported;
-    `waiting` says of a deadlock who waits."""
+    """The exception for any kind but a memory fault. `reason` is added to the message; `waiting` says of a deadlock who waits."""
     place = where(kernel, instruction, line, cta, thread)
     facts: dict[str, Any] = {"kernel": kernel, "instruction": instruction, "line": line, "cta": cta, "thread": thread}
     if kind == TRAP:
@@ -135,7 +159,8 @@ def error_of(kind: int, *, kernel: str, instruction: str = "", line: int | None 
     if kind == HEAP:
         return KernelTrap(f"{place} frees what malloc did not give, or what is free already", **facts)
     if kind == TIMEOUT:
-        return KernelTimeout(f"{place} was still running after {time_limit:g} s; launch(time_limit=…) sets the limit", **facts)
+        more = f"; {reason}" if reason else ""
+        return KernelTimeout(f"{place} was still running after {time_limit:g} s; launch(time_limit=…) sets the limit{more}", **facts)
     if kind == DEADLOCK:
         message = f"{place} waits for ever: every thread that has not ended waits for threads that cannot come"
         return KernelDeadlock(message, waiting=describe_waiting(waiting), **facts)

@@ -9,20 +9,20 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from warpwright.cpu import faults, functions, memory, printing, runtime
 from warpwright.cpu.analysis import variables
+from warpwright.cpu.shape import Dimensions, Shape, Stated, check_block, check_cluster, check_grid, resident_ctas, three
 from warpwright.errors import KernelError, LaunchError, PtxError
 from warpwright.ptx import tree
 from warpwright.ptx.isa import TYPE_BITS
 
 if TYPE_CHECKING:
     from warpwright.cpu.device import Device
-
-Dimensions = int | Sequence[int]
 
 _SCALARS = {  # type → (struct letter, smallest, largest); the bit types take either sign
     "u8": ("B", 0, 2**8 - 1), "s8": ("b", -(2**7), 2**7 - 1), "b8": ("B", -(2**7), 2**8 - 1),
@@ -31,17 +31,6 @@ _SCALARS = {  # type → (struct letter, smallest, largest); the bit types take 
     "u64": ("Q", 0, 2**64 - 1), "s64": ("q", -(2**63), 2**63 - 1), "b64": ("Q", -(2**63), 2**64 - 1),
     "f16": ("e", 0, 0), "f32": ("f", 0, 0), "f64": ("d", 0, 0),
 }
-
-
-def three(value: Dimensions, what: str) -> tuple[int, int, int]:
-    """A grid or block as (x, y, z)."""
-    if type(value) is int:
-        return value, 1, 1
-    values = (value,) if isinstance(value, numbers.Integral) else tuple(value)  # type: ignore[arg-type]
-    if not 1 <= len(values) <= 3 or not all(isinstance(v, numbers.Integral) for v in values):
-        raise LaunchError(f"{what}={value!r}: give one to three whole numbers")
-    x, y, z = (*map(int, values), 1, 1)[:3]
-    return x, y, z
 
 
 class Parameter:
@@ -179,26 +168,28 @@ class Module:
 
 
 class Kernel:
-    """A kernel of a loaded module, ready to launch. `parameters` describes its arguments."""
+    """A kernel of a loaded module, ready to launch. `parameters` describes its arguments, `stated` what its directives ask of launches."""
 
     def __init__(self, module: Module, function: tree.Function):
         self.module, self.function, self.name = module, function, function.name
         self.parameters, self.layout = parameters_of(function)
+        self.stated = Stated(function)
         self._legal_blocks: set[tuple[int, int, int]] = set()
         self._compiled: dict[tuple[int, int, int], _Compiled] = {}
 
-    def launch(self, grid: Dimensions, block: Dimensions, args: Sequence, shared_bytes: int = 0, time_limit: float = 60.0) -> None:
+    def launch(self, grid: Dimensions, block: Dimensions, args: Sequence, shared_bytes: int = 0, time_limit: float = 60.0, *,
+               cluster: Dimensions | None = None, non_portable: bool = False, cooperative: bool = False) -> None:
         """Run the kernel and wait for its end.
 
         grid, block: CTAs and threads, one to three whole numbers each. args: numpy arrays, torch CPU tensors or device buffers for
         pointers, numbers for scalars (which take the type that the `.param` declares), None for a null pointer. shared_bytes: dynamic
-        shared memory a CTA. time_limit: seconds.
+        shared memory a CTA. time_limit: seconds. cluster: CTAs a cluster, where the kernel does not state it; it divides the grid.
+        non_portable: allow clusters of more CTAs than every part of the architecture takes. cooperative: all CTAs must be resident at once.
 
         Raises LaunchError (nothing ran), MemoryFault, KernelTrap or KernelTimeout (it stopped half-way; the device stays usable).
         """
-        grid3, block3 = three(grid, "grid"), three(block, "block")
         device = self.module.device
-        self._check(grid3, block3, len(args), shared_bytes)
+        shape = self._shape(three(grid, "grid"), three(block, "block"), len(args), shared_bytes, cluster, non_portable, cooperative)
         values: list[int | float | bytes] = []
         extents: list[memory.Extent | None] = []
         for parameter, argument in zip(self.parameters, args, strict=True):
@@ -208,44 +199,73 @@ class Kernel:
                 raise LaunchError(f"kernel {self.name}, argument {len(values)} ({parameter.describe()}): {error}") from None
             values.append(value)
             extents.append(memory.UNCHECKED if device.unchecked and parameter.pointer else extent)
-        device.backend.prepare(self, block3)  # compiling is not the kernel's time
+        device.backend.prepare(self, shape.block)  # compiling is not the kernel's time
+        if cooperative:
+            self._check_cooperative(shape)
+        device.launches += 1
         started = time.perf_counter()
-        device.backend.run(self, grid3, block3, self.layout.pack(*values), extents, shared_bytes, time_limit)
+        device.backend.run(self, shape, self.layout.pack(*values), extents, time_limit)
         device.count(self.name, time.perf_counter() - started)
 
-    def _check(self, grid, block, arguments: int, shared_bytes: int) -> None:
+    def resident_ctas(self, block: Dimensions, shared_bytes: int = 0, cluster: Dimensions | None = None, non_portable: bool = False) -> int:
+        """How many CTAs the device holds at once, by its SMs and what an SM has of threads, shared memory and registers.
+
+        Registers are those that `.maxnreg` or `.minnctapersm` state, else an estimate. A launch with `cooperative=True` takes at most so many.
+        """
+        block3, part = three(block, "block"), self.module.device.part
+        check_block(self.name, self.stated, part, block3)
+        self._check_shared(shared_bytes)
+        cluster3, _ = check_cluster(self.name, self.stated, part, cluster, non_portable)
+        shared = self.needs[0] + shared_bytes
+        if shared > part.shared_per_cta:
+            return 0
+        return resident_ctas(part, self.stated, math.prod(block3), shared, self.needs[1], math.prod(cluster3))
+
+    @cached_property
+    def needs(self) -> tuple[int, int]:
+        """(static shared memory a CTA in bytes, registers a thread by estimate)."""
+        for compiled in self._compiled.values():
+            return compiled.shared, compiled.registers
+        from warpwright.cpu.analysis.flow import Flow
+        from warpwright.cpu.analysis.pressure import registers
+        from warpwright.cpu.analysis.program import flatten
+
+        try:
+            program = flatten(self.module.tree, self.name)
+        except PtxError as error:
+            raise LaunchError(f"how many CTAs of kernel {self.name} are resident cannot be told: {error}") from error
+        return (program.space.dynamic_offset if program.space.dynamic else program.space.shared_bytes), registers(Flow(program))
+
+    def _shape(self, grid, block, arguments: int, shared_bytes: int, asked, non_portable: bool, cooperative: bool) -> Shape:
         part, name = self.module.device.part, self.name
         if arguments != len(self.parameters):
             wanted = ", ".join(parameter.describe() for parameter in self.parameters)
             raise LaunchError(f"kernel {name} takes {len(self.parameters)} arguments ({wanted}); {arguments} were given")
         if block not in self._legal_blocks:
-            self._check_block(block)
+            check_block(name, self.stated, part, block)
             self._legal_blocks.add(block)
-        for value, limit, axis in zip(grid, part.grid, "xyz", strict=True):
-            if not 1 <= value <= limit:
-                raise LaunchError(f"kernel {name}: grid {grid} has {axis}={value}; {part.name} takes 1 to {limit}")
-        if not 0 <= shared_bytes <= part.shared_per_cta:
-            raise LaunchError(f"kernel {name}: shared_bytes={shared_bytes}; {part.name} has {part.shared_per_cta} a CTA")
+        cluster, named = check_cluster(name, self.stated, part, asked, non_portable)
+        grid = check_grid(name, self.stated, part, grid, cluster)
+        self._check_shared(shared_bytes)
+        return Shape(grid, block, cluster, named, shared_bytes, cooperative)
 
-    def _check_block(self, block) -> None:
-        part, name, threads = self.module.device.part, self.name, math.prod(block)
-        for value, limit, axis in zip(block, part.block, "xyz", strict=True):
-            if not 1 <= value <= limit:
-                raise LaunchError(f"kernel {name}: block {block} has {axis}={value}; {part.name} takes 1 to {limit}")
-        if threads > part.threads_per_cta:
-            raise LaunchError(f"kernel {name}: block {block} has {threads} threads; {part.name} takes at most {part.threads_per_cta} a CTA")
-        for directive in self.function.directives:
-            stated = [int(word) for word in directive.words if word.isdigit()]
-            if directive.name == "reqntid" and (*stated, 1, 1)[:3] != block:
-                raise LaunchError(f"kernel {name} requires block {(*stated, 1, 1)[:3]} (.reqntid); {block} was given")
-            if directive.name == "maxntid" and threads > math.prod(stated):
-                raise LaunchError(f"kernel {name} takes at most {math.prod(stated)} threads (.maxntid); block {block} has {threads}")
+    def _check_shared(self, shared_bytes: int) -> None:
+        part = self.module.device.part
+        if not 0 <= shared_bytes <= part.shared_per_cta:
+            raise LaunchError(f"kernel {self.name}: shared_bytes={shared_bytes}; {part.name} has {part.shared_per_cta} a CTA")
+
+    def _check_cooperative(self, shape: Shape) -> None:
+        most = self.resident_ctas(shape.block, shape.shared_bytes, shape.cluster if shape.named else None, non_portable=True)
+        if shape.ctas > most:
+            part = self.module.device.part
+            raise LaunchError(f"kernel {self.name}: a cooperative launch of {shape.ctas} CTAs of {shape.threads} threads; {part.name} holds "
+                              f"{most} of them at once (kernel.resident_ctas tells)")
 
 
 class _Compiled:
     """A kernel compiled for one block shape, with its launch struct (`%launch` in runtime.ll)."""
 
-    STRUCT = struct.Struct("<8i QqQQQqqq iiii qq ii Q")
+    STRUCT = struct.Struct("<8i QqQQQqqq iiii qq ii Q 6i q Q qq")
 
     def __init__(self, kernel: Kernel, block: tuple[int, int, int]):
         device = kernel.module.device
@@ -258,16 +278,16 @@ class _Compiled:
             generated = codegen.compile_kernel(kernel.module.tree, kernel.name, block, codegen.Options(late=device.late, exact_mma=device.exact_mma))
             facts: dict = {
                 "sites": [(site.line, site.column, str(site.text)) for site in generated.sites],
-                "fibers": bool(generated.uses_barrier or generated.spins), "spins": bool(generated.spins),
+                "fibers": generated.uses_barrier, "spins": generated.spins,
                 "shared": generated.shared_bytes, "local": generated.local_bytes, "stack": getattr(generated, "stack_bytes", 0),
-                "globals": list(generated.globals), "libraries": generated.libraries,
+                "registers": generated.registers, "globals": list(generated.globals), "libraries": generated.libraries,
             }
             cached = runtime.compile_ir(runtime.runtime_ir(bool(facts["fibers"])) + generated.ir), facts
             runtime.store_cached(key, *cached)
         self.code, facts = runtime.Code(cached[0]), cached[1]
         self.sites = facts["sites"]
         self.fibers, self.spins = facts["fibers"], facts["spins"]
-        self.shared, self.local = facts["shared"], facts["local"]
+        self.shared, self.local, self.registers = facts["shared"], facts["local"], facts["registers"]
         self.stack = -(-max(facts["stack"], 256 * 1024) // 4096) * 4096 + 4096 + 7 * 128
         self.printed = printing.Buffer() if "print" in facts["libraries"] else None
         if self.printed is not None:
@@ -302,13 +322,13 @@ class FastBackend:
                 except PtxError as error:
                     raise LaunchError(f"kernel {kernel.name} cannot run on the virtual GPU: {error}") from error
 
-    def run(self, kernel: Kernel, grid, block, values: bytes, extents, shared_bytes: int, time_limit: float) -> None:
+    def run(self, kernel: Kernel, shape: Shape, values: bytes, extents, time_limit: float) -> None:
         """Run a launch of a kernel that has been prepared for its block."""
-        compiled, text = kernel._compiled[block], ""
+        compiled, text = kernel._compiled[shape.block], ""
         try:
             with self.pool.lock:
                 try:
-                    self._run(kernel, grid, block, values, extents, shared_bytes, time_limit)
+                    self._run(kernel, shape, values, extents, time_limit)
                 finally:
                     if compiled.printed is not None:
                         text = compiled.printed.take(self._reader(kernel, extents))
@@ -326,26 +346,30 @@ class FastBackend:
 
         return read
 
-    def _run(self, kernel, grid, block, values, extents, shared_bytes, time_limit):
-        compiled = kernel._compiled[block]
+    def _run(self, kernel: Kernel, shape: Shape, values: bytes, extents, time_limit: float) -> None:
+        compiled = kernel._compiled[shape.block]
         part, pool = self.device.part, self.pool
-        shared = compiled.shared + shared_bytes
+        shared = compiled.shared + shape.shared_bytes
         if shared > part.shared_per_cta:
-            raise LaunchError(f"kernel {kernel.name} needs {compiled.shared} static and {shared_bytes} dynamic bytes of shared memory; "
+            raise LaunchError(f"kernel {kernel.name} needs {compiled.shared} static and {shape.shared_bytes} dynamic bytes of shared memory; "
                               f"{part.name} has {part.shared_per_cta} a CTA")
-        threads, ctas = math.prod(block), math.prod(grid)
-        warps = -(-threads // 32)
-        several = pool.threads > 1 and ctas > 1
+        ctas, ranks, warps = shape.ctas, shape.ranks, shape.warps
+        several = pool.threads > 1 and ctas > ranks
         workers = pool.threads if several else 1
-        # CTAs that spin on each other must all be resident, as far as the part itself would hold them.
-        resident = 1
+        # CTAs that spin on each other must be resident together, as far as the part itself holds them.
+        resident, slots = ranks, workers * ranks
         if compiled.spins:
-            per_sm = max(1, min(part.threads_per_sm // threads, part.shared_per_sm // max(1, shared + 1024)))
-            resident = max(1, min(-(-ctas // workers), -(-per_sm * part.sms // workers)))
+            slots = resident_ctas(part, kernel.stated, shape.threads, shared, compiled.registers, ranks)
+            resident = -(-min(ctas, slots) // ranks // workers) * ranks
         fibers = resident * warps if compiled.fibers else 1
         for arena in pool.arenas[:workers]:
             arena.fit(resident, warps, shared, 32 * compiled.local, compiled.stack, fibers)
         legal = self.device.legal_memory(kernel.module, extents)
+        workspace = 0
+        if shape.cooperative:
+            buffer = self.device.workspace()
+            workspace = buffer.address
+            legal.ranges.append((buffer.address, buffer.nbytes, buffer.name))
         bounds = legal.merged()
         ranges = (ctypes.c_uint64 * max(2, len(bounds)))(*bounds)
         if extents:
@@ -353,19 +377,22 @@ class FastBackend:
                                             for number in ((extent.start, extent.end - extent.start) if extent is not None else (0, 0))]
         ctypes.memmove(compiled.values, values, len(values))
         compiled.STRUCT.pack_into(
-            compiled.struct, 0, *grid, *block, 0, shared_bytes, ctypes.addressof(ranges), len(bounds) // 2, *compiled.tables,
+            compiled.struct, 0, *shape.grid, *shape.block, 0, shape.shared_bytes, ctypes.addressof(ranges), len(bounds) // 2, *compiled.tables,
             shared, 32 * compiled.local, compiled.stack, warps, resident, max(1, min(256, ctas // (4 * workers))), part.sms, ctas, 0, 0,
-            compiled.local, compiled.record_address)
+            compiled.local, compiled.record_address, *shape.cluster, ranks, shape.named, part.threads_per_sm // part.warp,
+            self.device.launches, workspace, 0, slots)
         pool.run(compiled.code, compiled.address, compiled.address + 24, several, time_limit)
         stopped, = struct.unpack_from("<i", compiled.struct, 24)
         if stopped:
-            raise self._error(kernel, compiled, block, legal.ranges, time_limit, self._reader(kernel, extents))
+            crowd = faults.too_many(ctas, slots) if compiled.spins and ctas > slots else ""
+            raise self._error(kernel, compiled, shape, legal.ranges, time_limit, self._reader(kernel, extents), crowd)
 
-    def _error(self, kernel, compiled, block, ranges, time_limit, text_at) -> KernelError | LaunchError:
+    def _error(self, kernel, compiled, shape, ranges, time_limit, text_at, crowd) -> KernelError | LaunchError:
         """The exception for the fault that a launch recorded (layout of `%frame` in runtime.ll)."""
         taken, = struct.unpack_from("<i", compiled.struct, 128)
         if not taken:  # the time ran out between two CTAs
-            return faults.error_of(faults.TIMEOUT, kernel=kernel.name, time_limit=time_limit)
+            return faults.error_of(faults.TIMEOUT, kernel=kernel.name, time_limit=time_limit, reason=crowd)
+        block = shape.block
         cx, cy, cz, warp, _lanes, _sm, address, site, lane, kind, size = struct.unpack_from("<6iQiiii", compiled.record, 56)
         line, _column, text = compiled.sites[site] if 0 <= site < len(compiled.sites) else (None, None, "")
         linear = warp * 32 + lane
@@ -375,8 +402,10 @@ class FastBackend:
             space = {faults.SHARED: "shared", faults.LOCAL: "local"}.get(kind)
             return faults.memory_fault(kernel.name, text, line, address, size, cta, thread, owners,
                                        misaligned=kind == faults.MISALIGNED, space=space)
+        if kind == faults.CLUSTER:
+            return faults.cluster_fault(kernel.name, text, line, address, size, cta, thread, shape.ranks, compiled.shared + shape.shared_bytes)
         waiting = _waiting(compiled) if kind == faults.DEADLOCK else ()
-        reason = ""
+        reason = crowd if kind == faults.TIMEOUT else ""
         if kind == faults.ASSERT:
             message, file, function, at = struct.unpack_from("<QQQI", compiled.record, 160)
             reason = f"{text_at(message)} ({text_at(file)}:{at}, {text_at(function)})"
@@ -400,6 +429,9 @@ def _waiting(compiled: _Compiled) -> list[faults.Waiting]:
         if waits == 17:
             at, = struct.unpack_from("<Q", frame, 128)
             awaits = faults.describe_mbarrier(at - shared, struct.unpack("<Q", ctypes.string_at(at, 8))[0])
+        elif waits == 18:
+            leader, = struct.unpack("<Q", ctypes.string_at(cta_state + 344, 8))
+            awaits = faults.describe_cluster_barrier(*struct.unpack("<2i", ctypes.string_at(leader + 360, 8)))
         else:
             alive, = struct.unpack("<i", ctypes.string_at(cta_state, 4))
             arrived, expected = struct.unpack("<2i", ctypes.string_at(cta_state + 16 + 20 * (waits - 1), 8))

@@ -29,13 +29,17 @@ class Part:
     registers_per_sm: int = 65536
     registers_per_thread: int = 255
     warp: int = 32
+    ctas_per_sm: int = 32
+    shared_reserved_per_cta: int = KIB
+    cluster: int = 0  # CTAs that a cluster may have anywhere, and where the launch asks for more than is portable
+    cluster_non_portable: int = 0
 
 
 PARTS = {part.name: part for part in (
     Part("a100", (8, 0), 108, 80 * KIB**3, 164 * KIB, 163 * KIB),
-    Part("rtx4090", (8, 9), 128, 24 * KIB**3, 100 * KIB, 99 * KIB, threads_per_sm=1536),
-    Part("h100", (9, 0), 132, 80 * KIB**3, 228 * KIB, 227 * KIB),
-    Part("h800", (9, 0), 132, 80 * KIB**3, 228 * KIB, 227 * KIB),
-    Part("h20", (9, 0), 78, 96 * KIB**3, 228 * KIB, 227 * KIB),
-    Part("h200", (9, 0), 132, 141 * KIB**3, 228 * KIB, 227 * KIB),
+    Part("rtx4090", (8, 9), 128, 24 * KIB**3, 100 * KIB, 99 * KIB, threads_per_sm=1536, ctas_per_sm=24),
+    Part("h100", (9, 0), 132, 80 * KIB**3, 228 * KIB, 227 * KIB, cluster=8, cluster_non_portable=16),
+    Part("h800", (9, 0), 132, 80 * KIB**3, 228 * KIB, 227 * KIB, cluster=8, cluster_non_portable=16),
+    Part("h20", (9, 0), 78, 96 * KIB**3, 228 * KIB, 227 * KIB, cluster=8, cluster_non_portable=16),
+    Part("h200", (9, 0), 132, 141 * KIB**3, 228 * KIB, 227 * KIB, cluster=8, cluster_non_portable=16),
 )}

@@ -20,6 +20,9 @@ entry:
   %fp = getelementptr %worker, ptr %worker, i32 0, i32 5
   %frame = load ptr, ptr %fp
   %saved = getelementptr %frame, ptr %frame, i32 0, i32 18
+  %cta.p = getelementptr %worker, ptr %worker, i32 0, i32 6
+  %state = load ptr, ptr %cta.p
+  call void @llvm.memset.p0.i64(ptr %state, i8 0, i64 $CTA_BYTES$, i1 false)   ; no cluster's CTAs are here together
   %nw.p = getelementptr %launch, ptr %launch, i32 0, i32 16
   %nw = load i32, ptr %nw.p
   %chunk.p = getelementptr %launch, ptr %launch, i32 0, i32 18
@@ -45,7 +48,7 @@ cta:
   %stopped = icmp ne i32 %stop, 0
   br i1 %stopped, label %leave, label %fill
 fill:
-  call void @rt_fill(ptr %worker, ptr %launch, ptr %frame, i64 0, i64 %c, i32 0, i64 0)
+  call void @rt_fill(ptr %worker, ptr %launch, ptr %frame, i64 0, i64 %c, i64 0)
   br label %warp
 warp:
   %w = phi i32 [ 0, %fill ], [ %w1, %warp ]
@@ -62,3 +65,4 @@ leave:
   call void @rt_switch(ptr %saved, ptr %worker)
   unreachable
 }
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)

@@ -4,21 +4,29 @@
 ; in a spin loop; kernels that never wait run all their warps one after another on a single fiber. A fault leaves its fiber for
 ; good: the worker's own stack goes on, and the launch ends. $NAME$ words are filled in by runtime.py.
 
-%frame = type { ptr, ptr, i64, ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32, i32, i32, ptr, i32, i32, i32, i32, [64 x i8] }
+%frame = type { ptr, ptr, i64, ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32, i32, i32, ptr, i32, i32, i32, i32, [60 x i8], i32 }
 ; 0 params 1 shared 2 shared_size 3 local 4 launch 5 cta 6 worker 7 ctaid.x 8 ctaid.y 9 ctaid.z 10 warp 11 lanes 12 smid
-; 13 fault_address 14 fault_site 15 fault_lane 16 fault_kind 17 fault_size 18 saved stack pointer 19 waiting (barrier + 1, 17: at an mbarrier, 0: ready)
-; 20 barrier result 21 done
+; 13 fault_address 14 fault_site 15 fault_lane 16 fault_kind 17 fault_size 18 saved stack pointer
+; 19 waiting (0: ready; barrier + 1; 17: at an mbarrier; 18: the cluster's barrier) 20 barrier result 21 done
+; 22 the phase of the cluster's barrier that this warp has arrived in 23 asynchronous work (library/async.ll)
+; 24 lanes that have ended before the warp (where barrier.cluster is used)
 
-%launch = type { i32, i32, i32, i32, i32, i32, i32, i32, ptr, i64, ptr, ptr, ptr, i64, i64, i64, i32, i32, i32, i32, i64, i64, i32, i32, ptr }
+%launch = type { i32, i32, i32, i32, i32, i32, i32, i32, ptr, i64, ptr, ptr, ptr, i64, i64, i64, i32, i32, i32, i32, i64, i64, i32, i32, ptr, i32, i32, i32, i32, i32, i32, i64, ptr, i64, i64 }
 ; 0-2 nctaid 3-5 ntid 6 stop 7 dynamic shared bytes 8 ranges 9 range count 10 globals 11 param ranges 12 params 13 shared bytes
 ; 14 local bytes a warp 15 stack bytes a fiber 16 warps a CTA 17 resident CTAs a worker 18 CTAs taken at once 19 SMs
 ; 20 CTAs in all 21 next CTA 22 fault taken 23 local bytes a thread 24 fault record (a copy of the faulting frame)
+; 25-27 cluster's CTAs along x, y, z 28 CTAs a cluster 29 whether the launch named a cluster 30 warps an SM holds 31 number of the launch
+; 32 workspace of a cooperative launch 33 slots for CTAs given out 34 slots that the device has
 
 %worker = type { ptr, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-; 0 saved stack pointer 1 current fiber 2 fibers 3 fibers alive 4 - 5 frames 6 ctas 7 shared 8 local 9 stacks 10 launch 11 late work (library/async.ll)
+; 0 saved stack pointer 1 current fiber 2 fibers 3 fibers alive 4 slot of the cluster that has ended 5 frames 6 ctas 7 shared 8 local 9 stacks
+; 10 launch 11 late work (library/async.ll)
 
 %barrier = type { i32, i32, i32, i32, i32 }     ; 0 threads arrived 1 expected (0: all that live) 2 true lanes 3 lanes 4 operation
-%cta = type { i32, i32, ptr, [16 x %barrier], i64 } ; 0 warps alive 1 warps 2 first frame 3 barriers 4 barriers with arrivals
+%cta = type { i32, i32, ptr, [16 x %barrier], i64, ptr, i32, i32, i32, i32, i32, i32 }
+; 0 warps alive 1 warps 2 first frame 3 barriers 4 barriers with arrivals 5 the cluster's first CTA 6 rank in the cluster 7 slot
+; Of the cluster's first CTA only: 8 threads at its barrier 9 threads that live 10 phase of its barrier 11 warps alive in the cluster
+; The CTAs of a cluster have slots side by side, and so their shared memory lies side by side.
 
 $SWITCH$
 
@@ -32,8 +40,21 @@ define internal i64 @rt_clock() {
   ret i64 %t
 }
 
-; Leave this fiber for good and let the worker's stack go on. The first fault of a launch keeps its frame as the record.
-define internal void @rt_fault(ptr %frame) noreturn noinline cold {
+; The time in nanoseconds.
+define internal i64 @rt_time() {
+  %now = alloca { i64, i64 }
+  %r = call i32 @clock_gettime(i32 0, ptr %now)
+  %s = load i64, ptr %now
+  %np = getelementptr { i64, i64 }, ptr %now, i32 0, i32 1
+  %n = load i64, ptr %np
+  %whole = mul i64 %s, 1000000000
+  %t = add i64 %whole, %n
+  ret i64 %t
+}
+declare i32 @clock_gettime(i32, ptr)
+
+; Stop the launch. The first fault of a launch keeps its frame as the record.
+define internal void @rt_record(ptr %frame) noinline cold {
   %lp = getelementptr %frame, ptr %frame, i32 0, i32 4
   %launch = load ptr, ptr %lp
   %taken = getelementptr %launch, ptr %launch, i32 0, i32 22
@@ -48,6 +69,12 @@ record:
   store atomic i32 1, ptr %stop release, align 4
   br label %leave
 leave:
+  ret void
+}
+
+; Leave this fiber for good, with its fault recorded, and let the worker's stack go on.
+define internal void @rt_fault(ptr %frame) noreturn noinline cold {
+  call void @rt_record(ptr %frame)
   %wp = getelementptr %frame, ptr %frame, i32 0, i32 6
   %worker = load ptr, ptr %wp
   %dump = getelementptr %frame, ptr %frame, i32 0, i32 18
@@ -99,13 +126,9 @@ no:
   ret i1 false
 }
 
-; Go on with the next fiber that can run; come back when this one can. Everybody waiting is a deadlock.
-define internal void @rt_suspend(ptr %frame) noinline {
+; The next fiber after %current, in turn, that can run (%current itself comes last); -1: none can.
+define internal i32 @rt_ready(ptr %worker, i32 %current) alwaysinline {
 entry:
-  %wp = getelementptr %frame, ptr %frame, i32 0, i32 6
-  %worker = load ptr, ptr %wp
-  %cp = getelementptr %worker, ptr %worker, i32 0, i32 1
-  %current = load i32, ptr %cp
   %np = getelementptr %worker, ptr %worker, i32 0, i32 2
   %n = load i32, ptr %np
   %fp = getelementptr %worker, ptr %worker, i32 0, i32 5
@@ -114,7 +137,7 @@ entry:
 scan:
   %i = phi i32 [ %current, %entry ], [ %next, %more ]
   %i1 = add i32 %i, 1
-  %wrap = icmp eq i32 %i1, %n
+  %wrap = icmp uge i32 %i1, %n
   %next = select i1 %wrap, i32 0, i32 %i1
   %f = getelementptr %frame, ptr %frames, i32 %next
   %wait.p = getelementptr %frame, ptr %f, i32 0, i32 19
@@ -123,20 +146,27 @@ scan:
   %done = load i32, ptr %done.p
   %busy = or i32 %wait, %done
   %ready = icmp eq i32 %busy, 0
-  br i1 %ready, label %go, label %check
+  br i1 %ready, label %out, label %check
 check:
   %awake = call i1 @rt_awake(ptr %worker, ptr %f, i32 %busy)
-  br i1 %awake, label %go, label %more
+  br i1 %awake, label %out, label %more
 more:
   %round = icmp eq i32 %next, %current
-  br i1 %round, label %deadlock, label %scan
-deadlock:                                        ; told by one that waits, not by one that has ended
-  %mine.p = getelementptr %frame, ptr %frame, i32 0, i32 21
-  %mine = load i32, ptr %mine.p
-  %ended = icmp ne i32 %mine, 0
-  br i1 %ended, label %find, label %tell
+  br i1 %round, label %none, label %scan
+none:
+  ret i32 -1
+out:
+  ret i32 %next
+}
+
+; Everybody waits: record that, told by a frame that does.
+define internal void @rt_deadlock(ptr %worker) noinline cold {
+entry:
+  %fp = getelementptr %worker, ptr %worker, i32 0, i32 5
+  %frames = load ptr, ptr %fp
+  br label %find
 find:
-  %j = phi i32 [ 0, %deadlock ], [ %j1, %find ]
+  %j = phi i32 [ 0, %entry ], [ %j1, %find ]
   %g = getelementptr %frame, ptr %frames, i32 %j
   %gw.p = getelementptr %frame, ptr %g, i32 0, i32 19
   %gw = load i32, ptr %gw.p
@@ -144,16 +174,35 @@ find:
   %waits = icmp ne i32 %gw, 0
   br i1 %waits, label %tell, label %find
 tell:
-  %teller = phi ptr [ %frame, %deadlock ], [ %g, %find ]
-  %kind = getelementptr %frame, ptr %teller, i32 0, i32 16
+  %kind = getelementptr %frame, ptr %g, i32 0, i32 16
   store i32 8, ptr %kind
-  call void @rt_fault(ptr %teller)
+  call void @rt_record(ptr %g)
+  ret void
+}
+
+; Go on with the next fiber that can run; come back when this one can. Everybody waiting is a deadlock.
+define internal void @rt_suspend(ptr %frame) noinline {
+entry:
+  %wp = getelementptr %frame, ptr %frame, i32 0, i32 6
+  %worker = load ptr, ptr %wp
+  %cp = getelementptr %worker, ptr %worker, i32 0, i32 1
+  %current = load i32, ptr %cp
+  %next = call i32 @rt_ready(ptr %worker, i32 %current)
+  %none = icmp eq i32 %next, -1
+  br i1 %none, label %deadlock, label %go
+deadlock:
+  call void @rt_deadlock(ptr %worker)
+  %dump = getelementptr %frame, ptr %frame, i32 0, i32 18
+  call void @rt_switch(ptr %dump, ptr %worker)
   unreachable
 go:
   %same = icmp eq i32 %next, %current
   br i1 %same, label %out, label %switch
 switch:
   store i32 %next, ptr %cp
+  %fp = getelementptr %worker, ptr %worker, i32 0, i32 5
+  %frames = load ptr, ptr %fp
+  %f = getelementptr %frame, ptr %frames, i32 %next
   %from = getelementptr %frame, ptr %frame, i32 0, i32 18
   %to = getelementptr %frame, ptr %f, i32 0, i32 18
   call void @rt_switch(ptr %from, ptr %to)
@@ -299,7 +348,237 @@ out:
   ret void
 }
 
-; Whether [address, address + size) lies inside one allocation, this CTA's shared memory, or this warp's local memory.
+; ── clusters ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+; Bytes from one resident CTA's shared memory to the next one's.
+define internal i64 @rt_shared_stride(ptr %frame) alwaysinline {
+  %zp = getelementptr %frame, ptr %frame, i32 0, i32 2
+  %size = load i64, ptr %zp
+  %up = add i64 %size, 255
+  %stride = and i64 %up, -256
+  ret i64 %stride
+}
+
+; Where %size bytes at a shared::cluster address lie; null if the cluster has no such CTA, it has ended, or they are not inside its shared memory.
+define internal ptr @rt_cluster_range(ptr %frame, i64 %address, i64 %size) noinline {
+entry:
+  %ctap = getelementptr %frame, ptr %frame, i32 0, i32 5
+  %cta = load ptr, ptr %ctap
+  %rp = getelementptr %cta, ptr %cta, i32 0, i32 6
+  %own32 = load i32, ptr %rp
+  %own = zext i32 %own32 to i64
+  %field = lshr i64 %address, 24
+  %plain = icmp eq i64 %field, 0
+  %named = sub i64 %field, 1
+  %rank = select i1 %plain, i64 %own, i64 %named
+  %offset = and i64 %address, 16777215
+  %lp = getelementptr %frame, ptr %frame, i32 0, i32 4
+  %launch = load ptr, ptr %lp
+  %np = getelementptr %launch, ptr %launch, i32 0, i32 28
+  %n32 = load i32, ptr %np
+  %n = zext i32 %n32 to i64
+  %member = icmp ult i64 %rank, %n
+  %zp = getelementptr %frame, ptr %frame, i32 0, i32 2
+  %whole = load i64, ptr %zp
+  %end = add i64 %offset, %size
+  %fits = icmp ule i64 %end, %whole
+  %good = and i1 %member, %fits
+  br i1 %good, label %look, label %bad
+look:
+  %fp = getelementptr %cta, ptr %cta, i32 0, i32 5
+  %first = load ptr, ptr %fp
+  %peer = getelementptr %cta, ptr %first, i64 %rank
+  %alive = load i32, ptr %peer
+  %ended = icmp eq i32 %alive, 0
+  br i1 %ended, label %bad, label %here
+here:
+  %sp = getelementptr %frame, ptr %frame, i32 0, i32 1
+  %shared = load ptr, ptr %sp
+  %stride = call i64 @rt_shared_stride(ptr %frame)
+  %ahead = sub i64 %rank, %own
+  %moved = mul i64 %ahead, %stride
+  %total = add i64 %moved, %offset
+  %host = getelementptr i8, ptr %shared, i64 %total
+  ret ptr %host
+bad:
+  ret ptr null
+}
+
+; The host address of a shared::cluster address; a fault of the instruction whose site the frame holds if there is nothing.
+define internal ptr @rt_cluster_address(ptr %frame, i64 %address) {
+  %host = call ptr @rt_cluster_range(ptr %frame, i64 %address, i64 1)
+  %none = icmp eq ptr %host, null
+  br i1 %none, label %bad, label %good
+bad:
+  %a = getelementptr %frame, ptr %frame, i32 0, i32 13
+  store i64 %address, ptr %a
+  %k = getelementptr %frame, ptr %frame, i32 0, i32 16
+  store i32 12, ptr %k
+  %z = getelementptr %frame, ptr %frame, i32 0, i32 17
+  store i32 1, ptr %z
+  call void @rt_fault(ptr %frame)
+  unreachable
+good:
+  ret ptr %host
+}
+
+; The shared::cluster address of a host address inside the shared memory of this cluster's CTAs, ended or not; 0 for any other, and what mapa
+; made of a rank that the cluster does not have.
+define internal i64 @rt_cluster_window(ptr %frame, i64 %address) noinline {
+entry:
+  %high = lshr i64 %address, 24
+  %beyond = icmp eq i64 %high, 255
+  br i1 %beyond, label %same, label %look
+same:
+  ret i64 %address
+look:
+  %stride = call i64 @rt_shared_stride(ptr %frame)
+  %empty = icmp eq i64 %stride, 0
+  br i1 %empty, label %out, label %measure
+measure:
+  %ctap = getelementptr %frame, ptr %frame, i32 0, i32 5
+  %cta = load ptr, ptr %ctap
+  %rp = getelementptr %cta, ptr %cta, i32 0, i32 6
+  %own32 = load i32, ptr %rp
+  %own = zext i32 %own32 to i64
+  %sp = getelementptr %frame, ptr %frame, i32 0, i32 1
+  %shared = load i64, ptr %sp
+  %before = mul i64 %own, %stride
+  %base = sub i64 %shared, %before
+  %lp = getelementptr %frame, ptr %frame, i32 0, i32 4
+  %launch = load ptr, ptr %lp
+  %np = getelementptr %launch, ptr %launch, i32 0, i32 28
+  %n32 = load i32, ptr %np
+  %n = zext i32 %n32 to i64
+  %far = sub i64 %address, %base
+  %rank = udiv i64 %far, %stride
+  %offset = urem i64 %far, %stride
+  %zp = getelementptr %frame, ptr %frame, i32 0, i32 2
+  %whole = load i64, ptr %zp
+  %in = icmp ult i64 %rank, %n
+  %fits = icmp ult i64 %offset, %whole
+  %good = and i1 %in, %fits
+  br i1 %good, label %here, label %out
+here:
+  %field = add i64 %rank, 1
+  %up = shl i64 %field, 24
+  %window = or i64 %up, %offset
+  ret i64 %window
+out:
+  ret i64 0
+}
+
+; If all threads of the cluster that live have arrived, open the barrier's next phase and let those that wait run.
+define internal void @rt_cluster_check(ptr %frame) noinline {
+entry:
+  %ctap = getelementptr %frame, ptr %frame, i32 0, i32 5
+  %cta = load ptr, ptr %ctap
+  %fp = getelementptr %cta, ptr %cta, i32 0, i32 5
+  %first = load ptr, ptr %fp
+  %ap = getelementptr %cta, ptr %first, i32 0, i32 8
+  %arrived = load i32, ptr %ap
+  %vp = getelementptr %cta, ptr %first, i32 0, i32 9
+  %live = load i32, ptr %vp
+  %some = icmp ne i32 %arrived, 0
+  %all = icmp uge i32 %arrived, %live
+  %full = and i1 %some, %all
+  br i1 %full, label %open, label %out
+open:
+  store i32 0, ptr %ap
+  %pp = getelementptr %cta, ptr %first, i32 0, i32 10
+  %phase = load i32, ptr %pp
+  %phase1 = add i32 %phase, 1
+  store i32 %phase1, ptr %pp
+  %wp = getelementptr %cta, ptr %first, i32 0, i32 1
+  %warps = load i32, ptr %wp
+  %lp = getelementptr %frame, ptr %frame, i32 0, i32 4
+  %launch = load ptr, ptr %lp
+  %np = getelementptr %launch, ptr %launch, i32 0, i32 28
+  %n = load i32, ptr %np
+  %count = mul i32 %warps, %n
+  %gp = getelementptr %cta, ptr %first, i32 0, i32 2
+  %frames = load ptr, ptr %gp
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %open ], [ %i1, %next ]
+  %f = getelementptr %frame, ptr %frames, i32 %i
+  %wait.p = getelementptr %frame, ptr %f, i32 0, i32 19
+  %wait = load i32, ptr %wait.p
+  %here = icmp eq i32 %wait, 18
+  br i1 %here, label %wake, label %next
+wake:
+  store i32 0, ptr %wait.p
+  br label %next
+next:
+  %i1 = add i32 %i, 1
+  %more = icmp ult i32 %i1, %count
+  br i1 %more, label %loop, label %out
+out:
+  ret void
+}
+
+; So many threads of this warp arrive at the cluster's barrier.
+define internal void @rt_cluster_arrive(ptr %frame, i32 %threads) noinline {
+  %ctap = getelementptr %frame, ptr %frame, i32 0, i32 5
+  %cta = load ptr, ptr %ctap
+  %fp = getelementptr %cta, ptr %cta, i32 0, i32 5
+  %first = load ptr, ptr %fp
+  %pp = getelementptr %cta, ptr %first, i32 0, i32 10
+  %phase = load i32, ptr %pp
+  %token = getelementptr %frame, ptr %frame, i32 0, i32 22
+  store i32 %phase, ptr %token
+  %ap = getelementptr %cta, ptr %first, i32 0, i32 8
+  %arrived = load i32, ptr %ap
+  %sum = add i32 %arrived, %threads
+  store i32 %sum, ptr %ap
+  call void @rt_cluster_check(ptr %frame)
+  ret void
+}
+
+; Wait for the end of the phase that this warp has arrived in.
+define internal void @rt_cluster_wait(ptr %frame) noinline {
+entry:
+  %ctap = getelementptr %frame, ptr %frame, i32 0, i32 5
+  %cta = load ptr, ptr %ctap
+  %fp = getelementptr %cta, ptr %cta, i32 0, i32 5
+  %first = load ptr, ptr %fp
+  %pp = getelementptr %cta, ptr %first, i32 0, i32 10
+  %phase = load i32, ptr %pp
+  %token = getelementptr %frame, ptr %frame, i32 0, i32 22
+  %mine = load i32, ptr %token
+  %same = icmp eq i32 %mine, %phase
+  br i1 %same, label %wait, label %out
+wait:
+  %wait.p = getelementptr %frame, ptr %frame, i32 0, i32 19
+  store i32 18, ptr %wait.p
+  call void @rt_suspend(ptr %frame)
+  br label %out
+out:
+  %now = load i32, ptr %pp
+  store i32 %now, ptr %token
+  ret void
+}
+
+; So many threads of this warp have ended, before or with the warp: nobody waits for them at the cluster's barrier.
+define internal void @rt_cluster_leave(ptr %frame, i32 %threads) noinline {
+  %gone.p = getelementptr %frame, ptr %frame, i32 0, i32 24
+  %gone = load i32, ptr %gone.p
+  %gone1 = add i32 %gone, %threads
+  store i32 %gone1, ptr %gone.p
+  %ctap = getelementptr %frame, ptr %frame, i32 0, i32 5
+  %cta = load ptr, ptr %ctap
+  %fp = getelementptr %cta, ptr %cta, i32 0, i32 5
+  %first = load ptr, ptr %fp
+  %vp = getelementptr %cta, ptr %first, i32 0, i32 9
+  %live = load i32, ptr %vp
+  %left = sub i32 %live, %threads
+  store i32 %left, ptr %vp
+  call void @rt_cluster_check(ptr %frame)
+  ret void
+}
+
+; Whether [address, address + size) lies inside one allocation, the shared memory of a CTA of this cluster that has not ended, or this warp's
+; local memory.
 define internal i1 @rt_in_ranges(ptr %frame, i64 %address, i64 %size) noinline cold {
 entry:
   %end = add i64 %address, %size
@@ -326,7 +605,26 @@ local:
   %la = icmp uge i64 %address, %l0
   %lb = icmp ule i64 %end, %l1
   %l = and i1 %la, %lb
-  br i1 %l, label %yes, label %search
+  br i1 %l, label %yes, label %cluster
+cluster:
+  %nc.p = getelementptr %launch, ptr %launch, i32 0, i32 28
+  %nc = load i32, ptr %nc.p
+  %ctap = getelementptr %frame, ptr %frame, i32 0, i32 5
+  %cta = load ptr, ptr %ctap
+  %fc.p = getelementptr %cta, ptr %cta, i32 0, i32 5
+  %fc = load ptr, ptr %fc.p
+  %apart = icmp eq ptr %fc, null
+  %few = icmp ult i32 %nc, 2
+  %alone = or i1 %few, %apart
+  br i1 %alone, label %search, label %peers
+peers:
+  %window = call i64 @rt_cluster_window(ptr %frame, i64 %address)
+  %other = icmp eq i64 %window, 0
+  br i1 %other, label %search, label %peer
+peer:
+  %host = call ptr @rt_cluster_range(ptr %frame, i64 %window, i64 %size)
+  %there = icmp ne ptr %host, null
+  ret i1 %there
 search:
   %rp = getelementptr %launch, ptr %launch, i32 0, i32 8
   %ranges = load ptr, ptr %rp
@@ -365,8 +663,79 @@ no:
 
 ; ── the CTA queue ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-; Fill what a frame needs for a CTA. %slot is the CTA's place among those resident, %index its number in the grid.
-define internal void @rt_fill(ptr %worker, ptr %launch, ptr %frame, i64 %slot, i64 %index, i32 %warp, i64 %fiber) alwaysinline {
+; Where the CTA with number %index stands in the grid: the CTAs of a cluster have numbers one after another.
+define internal void @rt_position(ptr %launch, ptr %frame, i64 %index) alwaysinline {
+entry:
+  %gx = load i32, ptr %launch
+  %gx64 = zext i32 %gx to i64
+  %gy.p = getelementptr %launch, ptr %launch, i32 0, i32 1
+  %gy = load i32, ptr %gy.p
+  %gy64 = zext i32 %gy to i64
+  %n.p = getelementptr %launch, ptr %launch, i32 0, i32 28
+  %n = load i32, ptr %n.p
+  %f7 = getelementptr %frame, ptr %frame, i32 0, i32 7
+  %f8 = getelementptr %frame, ptr %frame, i32 0, i32 8
+  %f9 = getelementptr %frame, ptr %frame, i32 0, i32 9
+  %several = icmp ugt i32 %n, 1
+  br i1 %several, label %clusters, label %single
+single:
+  %cx = urem i64 %index, %gx64
+  %q = udiv i64 %index, %gx64
+  %cy = urem i64 %q, %gy64
+  %cz = udiv i64 %q, %gy64
+  br label %out
+clusters:
+  %n64 = zext i32 %n to i64
+  %kx.p = getelementptr %launch, ptr %launch, i32 0, i32 25
+  %kx32 = load i32, ptr %kx.p
+  %kx = zext i32 %kx32 to i64
+  %ky.p = getelementptr %launch, ptr %launch, i32 0, i32 26
+  %ky32 = load i32, ptr %ky.p
+  %ky = zext i32 %ky32 to i64
+  %kz.p = getelementptr %launch, ptr %launch, i32 0, i32 27
+  %kz32 = load i32, ptr %kz.p
+  %kz = zext i32 %kz32 to i64
+  %rank = urem i64 %index, %n64
+  %cluster = udiv i64 %index, %n64
+  %nx = udiv i64 %gx64, %kx
+  %ny = udiv i64 %gy64, %ky
+  %ux = urem i64 %cluster, %nx
+  %uq = udiv i64 %cluster, %nx
+  %uy = urem i64 %uq, %ny
+  %uz = udiv i64 %uq, %ny
+  %rx = urem i64 %rank, %kx
+  %rq = udiv i64 %rank, %kx
+  %ry = urem i64 %rq, %ky
+  %rz = udiv i64 %rq, %ky
+  %bx = mul i64 %ux, %kx
+  %by = mul i64 %uy, %ky
+  %bz = mul i64 %uz, %kz
+  %dx = add i64 %bx, %rx
+  %dy = add i64 %by, %ry
+  %dz = add i64 %bz, %rz
+  br label %out
+out:
+  %x = phi i64 [ %cx, %single ], [ %dx, %clusters ]
+  %y = phi i64 [ %cy, %single ], [ %dy, %clusters ]
+  %z = phi i64 [ %cz, %single ], [ %dz, %clusters ]
+  %x32 = trunc i64 %x to i32
+  %y32 = trunc i64 %y to i32
+  %z32 = trunc i64 %z to i32
+  store i32 %x32, ptr %f7
+  store i32 %y32, ptr %f8
+  store i32 %z32, ptr %f9
+  %sms.p = getelementptr %launch, ptr %launch, i32 0, i32 19
+  %sms = load i32, ptr %sms.p
+  %sms64 = zext i32 %sms to i64
+  %sm64 = urem i64 %index, %sms64
+  %sm = trunc i64 %sm64 to i32
+  %f12 = getelementptr %frame, ptr %frame, i32 0, i32 12
+  store i32 %sm, ptr %f12
+  ret void
+}
+
+; Fill what the frame of a CTA's first warp needs. %slot is the CTA's place among those resident, %index its number in the grid.
+define internal void @rt_fill(ptr %worker, ptr %launch, ptr %frame, i64 %slot, i64 %index, i64 %fiber) alwaysinline {
   %params.p = getelementptr %launch, ptr %launch, i32 0, i32 12
   %params = load ptr, ptr %params.p
   store ptr %params, ptr %frame
@@ -382,14 +751,6 @@ define internal void @rt_fill(ptr %worker, ptr %launch, ptr %frame, i64 %slot, i
   store ptr %sh, ptr %f1
   %f2 = getelementptr %frame, ptr %frame, i32 0, i32 2
   store i64 %ss, ptr %f2
-  %lb.p = getelementptr %launch, ptr %launch, i32 0, i32 14
-  %lb = load i64, ptr %lb.p
-  %lo.p = getelementptr %worker, ptr %worker, i32 0, i32 8
-  %lo0 = load ptr, ptr %lo.p
-  %loff = mul i64 %lb, %fiber
-  %lo = getelementptr i8, ptr %lo0, i64 %loff
-  %f3 = getelementptr %frame, ptr %frame, i32 0, i32 3
-  store ptr %lo, ptr %f3
   %f4 = getelementptr %frame, ptr %frame, i32 0, i32 4
   store ptr %launch, ptr %f4
   %cta.p = getelementptr %worker, ptr %worker, i32 0, i32 6
@@ -399,34 +760,24 @@ define internal void @rt_fill(ptr %worker, ptr %launch, ptr %frame, i64 %slot, i
   store ptr %cta, ptr %f5
   %f6 = getelementptr %frame, ptr %frame, i32 0, i32 6
   store ptr %worker, ptr %f6
-  %gx = load i32, ptr %launch
-  %gx64 = zext i32 %gx to i64
-  %gy.p = getelementptr %launch, ptr %launch, i32 0, i32 1
-  %gy = load i32, ptr %gy.p
-  %gy64 = zext i32 %gy to i64
-  %cx = urem i64 %index, %gx64
-  %q = udiv i64 %index, %gx64
-  %cy = urem i64 %q, %gy64
-  %cz = udiv i64 %q, %gy64
-  %cx32 = trunc i64 %cx to i32
-  %cy32 = trunc i64 %cy to i32
-  %cz32 = trunc i64 %cz to i32
-  %f7 = getelementptr %frame, ptr %frame, i32 0, i32 7
-  store i32 %cx32, ptr %f7
-  %f8 = getelementptr %frame, ptr %frame, i32 0, i32 8
-  store i32 %cy32, ptr %f8
-  %f9 = getelementptr %frame, ptr %frame, i32 0, i32 9
-  store i32 %cz32, ptr %f9
-  %sms.p = getelementptr %launch, ptr %launch, i32 0, i32 19
-  %sms = load i32, ptr %sms.p
-  %sms64 = zext i32 %sms to i64
-  %sm64 = urem i64 %index, %sms64
-  %sm = trunc i64 %sm64 to i32
-  %f12 = getelementptr %frame, ptr %frame, i32 0, i32 12
-  store i32 %sm, ptr %f12
+  call void @rt_position(ptr %launch, ptr %frame, i64 %index)
+  call void @rt_warp_of(ptr %launch, ptr %frame, i32 0)
+  call void @rt_local(ptr %worker, ptr %launch, ptr %frame, i64 %fiber)
   %f16 = getelementptr %frame, ptr %frame, i32 0, i32 16
   store i32 0, ptr %f16
-  call void @rt_warp_of(ptr %launch, ptr %frame, i32 %warp)
+  ret void
+}
+
+; A warp's local memory.
+define internal void @rt_local(ptr %worker, ptr %launch, ptr %frame, i64 %fiber) alwaysinline {
+  %lb.p = getelementptr %launch, ptr %launch, i32 0, i32 14
+  %lb = load i64, ptr %lb.p
+  %lo.p = getelementptr %worker, ptr %worker, i32 0, i32 8
+  %lo0 = load ptr, ptr %lo.p
+  %loff = mul i64 %lb, %fiber
+  %lo = getelementptr i8, ptr %lo0, i64 %loff
+  %f3 = getelementptr %frame, ptr %frame, i32 0, i32 3
+  store ptr %lo, ptr %f3
   ret void
 }
 

@@ -19,7 +19,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 LARGE = 40_000  # lines of optimised IR above which code is generated with less care, to save time
-FRAME_BYTES, CTA_BYTES, WORKER_BYTES = 192, 344, 96
+FRAME_BYTES, CTA_BYTES, WORKER_BYTES = 192, 376, 96
 
 _SWITCH = {  # host → (lines of assembly, bytes of a fresh fiber's saved state, slots of its argument, entry and return address in it)
     "x86_64": ("""
@@ -98,7 +98,8 @@ def runtime_ir(fibers: bool) -> str:
     folder = Path(__file__).parent
     text = (folder / "runtime.ll").read_text() + (folder / ("run_fibers.ll" if fibers else "run_plain.ll")).read_text()
     switch = "\n".join(f'module asm "{line}"' for line in assembly.strip().splitlines())
-    for name, value in {"SWITCH": switch, "FRAME_BYTES": size, "ARGUMENT_SLOT": argument, "ENTRY_SLOT": entry, "RETURN_SLOT": back}.items():
+    words = {"SWITCH": switch, "CTA_BYTES": CTA_BYTES, "FRAME_BYTES": size, "ARGUMENT_SLOT": argument, "ENTRY_SLOT": entry, "RETURN_SLOT": back}
+    for name, value in words.items():
         text = text.replace(f"${name}$", str(value))
     return text
 

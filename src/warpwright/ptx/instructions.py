@@ -365,7 +365,7 @@ class InstructionChecker:
             case tree.Integer() | tree.Float():
                 yield from self.check_constant(operand, type_, value, match_, where, in_vector)
             case tree.Symbol(name=name):
-                if opcode not in ("mov", "cvta") or value.written:
+                if opcode not in ("mov", "cvta", "mapa", "getctarank") or value.written:
                     found = scope.find(name)
                     what = f"'{name}' is {kind_of(found)}, and must be a register" if found else f"'{name}' is not declared"
                     if found is not None:

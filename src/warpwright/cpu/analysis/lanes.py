@@ -166,18 +166,20 @@ class Lanes:
                 return forms.constant(self.block["xyz".index(name[-1])], 32)
             case "%warpid":
                 return forms.constant(0, 32) if warps == 1 else forms.uniform(32, forms.mask((warps - 1).bit_length()))
-            case "%nwarpid":
-                return forms.constant(warps, 32)
-            case "%smid" | "%nsmid":
+            case "%smid" | "%nsmid" | "%nwarpid":
                 return forms.uniform(32, 0xFFF)
+            case "%cluster_ctarank" | "%cluster_nctarank" | "%cluster_ctaid.x" | "%cluster_ctaid.y" | "%cluster_ctaid.z":
+                return forms.uniform(32, 0x1F)
             case "%lanemask_eq" | "%lanemask_le" | "%lanemask_lt" | "%lanemask_ge" | "%lanemask_gt":
                 return forms.varying(32)
-            case "%clock64" | "%globaltimer":
+            case "%clock64" | "%globaltimer" | "%gridid" | "%current_graph_exec":
                 return forms.uniform(64)
             case "%ctaid.x" | "%nctaid.x":
                 return forms.uniform(32, 0x7FFFFFFF)
             case "%ctaid.y" | "%ctaid.z" | "%nctaid.y" | "%nctaid.z":
                 return forms.uniform(32, 0xFFFF)
+            case _ if name.endswith(".w"):
+                return forms.constant(0, 32)
             case _:
                 return forms.uniform(64 if name.endswith("64") else 32)
 
@@ -262,6 +264,8 @@ def _mov(lanes: Lanes, op: Op, width: int):
 def _cvta(lanes: Lanes, op: Op, width: int):
     form = lanes.of(op.args["a"], width)
     space = op.get("space", "")
+    if space == "shared::cluster":
+        return None
     if op.get("to") or space in ("global", "const", "param"):
         if space in ("shared", "local") or str(space).startswith("shared"):
             kept = form.offsets and space != "local"
@@ -396,7 +400,7 @@ def _ld(lanes: Lanes, op: Op, width: int):
     return forms.varying(width, ones)
 
 
-@rule("vote", "activemask", "redux", "bar", "barrier", "mapa", "getctarank")
+@rule("vote", "activemask", "redux", "bar", "barrier")
 def _warp_wide(lanes: Lanes, op: Op, width: int):
     return forms.uniform(width)
 

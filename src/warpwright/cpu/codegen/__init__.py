@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from warpwright.cpu.analysis import pressure
 from warpwright.cpu.analysis.flow import Flow
 from warpwright.cpu.analysis.lanes import Lanes
 from warpwright.cpu.analysis.program import Imm, Op, Program, Site, flatten
 from warpwright.cpu.codegen import (  # noqa: F401  each registers its lowerings
     atomic,
     calls,
+    cluster,
     control,
     convert,
     copy,
@@ -49,15 +51,16 @@ class Options:
 class Generated:
     """A compiled kernel, for the runtime to link and launch. All sizes are in bytes.
 
-    sites: the instructions that a fault may name, by number. uses_barrier: warps wait for each other, so each needs a fiber. spins: a loop
-    waits for other threads' memory, so all CTAs must be resident. globals: name → (size, align, initial bytes, relocations).
-    libraries: which files of `library/` are in it.
+    sites: the instructions that a fault may name, by number. uses_barrier: warps of a cluster wait for each other, so each needs a fiber.
+    spins: a loop waits for other CTAs, so all must be resident. registers: 32-bit ones a thread, by estimate. globals: name → (size, align, initial
+    bytes, relocations). libraries: which files of `library/` are in it.
     """
 
     ir: str
     sites: list[Site]
     uses_barrier: bool
     spins: bool
+    registers: int
     shared_bytes: int
     local_bytes: int
     stack_bytes: int
@@ -104,11 +107,13 @@ def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int]
              '!1 = !{!"branch_weights", i32 1, i32 100000}']
     threads = block[0] * block[1] * block[2]
     ops = [op for block in flow.blocks for op in block.ops]
-    waiting = any(op.opcode == "mbarrier" and op.slots["action"] in ("test_wait", "try_wait") for op in ops)
+    waiting = bool(spinning) or any(op.opcode == "mbarrier" and op.slots["action"] in ("test_wait", "try_wait") for op in ops)
     barriers = waiting or (threads > 32 and any(op.opcode in ("bar", "barrier") for op in ops)) or (e.late and "async" in e.helpers)
+    barriers = barriers or any(cluster.uses_cluster(op) for op in ops)
     initial = space.initial_globals()
     return Generated(
         ir="\n".join(parts) + "\n", sites=program.sites, uses_barrier=barriers, spins=bool(_spins(flow, _waits_elsewhere)),
+        registers=pressure.registers(flow),
         shared_bytes=space.dynamic_offset if space.dynamic else space.shared_bytes,
         local_bytes=space.local_bytes, stack_bytes=_stack(program), globals=initial,
         libraries=[name for name in e.helpers if not name.startswith("@")])
@@ -132,18 +137,19 @@ def _spins(flow: Flow, waits: Callable[[Op], bool]) -> set[int]:
 
 
 def _waits(op: Op) -> bool:
-    return op.opcode == "mbarrier" or _waits_elsewhere(op)
-
-
-def _waits_elsewhere(op: Op) -> bool:
-    """Whether it may wait for threads of other CTAs, which then have to be resident."""
+    """Whether it may look at what another thread is to write."""
     if op.opcode == "ld":
         return op.get("sem") in ("volatile", "relaxed", "acquire") or op.get("cop") == "cv" or bool(op.get("mmio"))
     if op.opcode == "atom":
         b = op.args.get("b")
         fixed = isinstance(b, Imm)
         return op.get("op") == "exch" or (fixed and (op.get("op") == "cas" or b.value == 0))  # type: ignore[union-attr]
-    return op.opcode == "nanosleep"
+    return op.opcode in ("nanosleep", "mbarrier")
+
+
+def _waits_elsewhere(op: Op) -> bool:
+    """Whether that may be a thread of another cluster, which then has to be resident: what it looks at is not shared memory for certain."""
+    return _waits(op) and op.opcode != "mbarrier" and not str(op.get("space") or "").startswith("shared")
 
 
 def _stack(program: Program) -> int:

@@ -22,7 +22,7 @@ from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter
 class Address:
     """The 32 addresses of an access.
 
-    space: global (generic too), shared, local or param. base: lane 0's offset in the window's space as an i64 scalar (global: its host
+    space: global (generic too), shared, cluster, local or param. base: lane 0's offset in the window's space as an i64 scalar (global: its host
     address), or None where `vector` (<32 x i64>, the same of each lane) must be used. form: how lanes differ from lane 0, without local
     memory's own stride. kind: the type of the address register; window: (start, size) as i64 values.
     """
@@ -39,6 +39,9 @@ class Address:
 
 
 def space_of(op: Op) -> str:
+    """The space of an instruction's addresses: cluster is shared::cluster, whose own part is the CTA's shared memory."""
+    if op.get("space") == "shared::cluster":
+        return "cluster"
     name = str(op.get("space") or "generic").split("::")[0]
     return {"const": "global", "generic": "global"}.get(name, name)
 
@@ -93,6 +96,8 @@ def vector(e: Emitter, address: Address) -> str:
 def _window(e: Emitter, key: str, space: str, form: Form) -> tuple[tuple[str, str], str | None, int]:
     """(start, size) of where an access should lie, the slot that holds them where they are found at run time, and the size if it is known."""
     program = e.program
+    if space == "cluster":
+        return (e.shared_address(), e.shared_size()), None, 0
     if space == "shared":
         size = program.space.shared_bytes if not program.space.dynamic else 0
         return (e.shared_address(), str(size) if size else e.shared_size()), None, size or program.space.shared_bytes
@@ -256,7 +261,15 @@ def host_scalar(e: Emitter, address: Address) -> str:
 
 # ── the slow path ────────────────────────────────────────────────────────────────────────────────────────────────
 
-_KINDS = {"global": faults.MEMORY, "shared": faults.SHARED, "local": faults.LOCAL, "param": faults.MEMORY}
+_KINDS = {"global": faults.MEMORY, "shared": faults.SHARED, "cluster": faults.CLUSTER, "local": faults.LOCAL, "param": faults.MEMORY}
+
+
+_OUTSIDE = f"""  %window = call i64 @rt_cluster_window(ptr %frame, i64 %address)
+  %nowhere = icmp eq i64 %window, 0
+  %kind = select i1 %nowhere, i32 {faults.MEMORY}, i32 {faults.CLUSTER}
+  %told = select i1 %nowhere, i64 %address, i64 %window
+  call void @fault(ptr %frame, i64 %told, i32 %site, i32 %lane, i32 %kind, i32 %size32)
+"""
 
 
 def lane_check(e: Emitter, space: str) -> str:
@@ -265,9 +278,15 @@ def lane_check(e: Emitter, space: str) -> str:
     if name not in e.helpers:
         e.helpers["fault"] = faults.FAULT
         program = e.program
+        outside = f"  call void @fault(ptr %frame, i64 %address, i32 %site, i32 %lane, i32 {_KINDS[space]}, i32 %size32)\n"
         if space == "global":
             inside = "  %inside = call i1 @rt_in_ranges(ptr %frame, i64 %address, i64 %total)\n"
             host = "  %host = inttoptr i64 %address to ptr\n"
+            outside = _OUTSIDE  # a CTA of the cluster may have ended
+        elif space == "cluster":
+            inside = ("  %found = call ptr @rt_cluster_range(ptr %frame, i64 %address, i64 %total)\n"
+                      "  %inside = icmp ne ptr %found, null\n")
+            host = "  %host = getelementptr i8, ptr %found, i64 0\n"
         else:
             if space == "shared":
                 size = "  %sp = getelementptr i8, ptr %frame, i64 16\n  %size = load i64, ptr %sp\n"
@@ -290,8 +309,7 @@ define internal ptr @{name}(ptr %frame, i64 %address, i64 %total, i32 %site, i32
   %size32 = trunc i64 %total to i32
 {inside}  br i1 %inside, label %here, label %outside
 outside:
-  call void @fault(ptr %frame, i64 %address, i32 %site, i32 %lane, i32 {_KINDS[space]}, i32 %size32)
-  unreachable
+{outside}  unreachable
 here:
   %less = sub i64 %total, 1
   %low = and i64 %address, %less

@@ -1,6 +1,6 @@
 """Atomic operations. Lanes go one after another, lowest first, each atomic for the host's other threads.
 
-Shared memory belongs to one CTA, which one host thread runs, so there a plain read and write is atomic enough.
+Shared memory belongs to one cluster, which one host thread runs, so there a plain read and write is atomic enough.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _function(e: Emitter, op: Op, element: Element, space: str, checked: bool, w
                  f"  %v{i} = load {kind}, ptr %j{i}\n  %p{i} = getelementptr i8, ptr %host, i64 {i * element.size}\n")
         if op.slots["op"] == "cas":
             body += f"  %n{i} = getelementptr {kind}, ptr %new, i32 %lane\n  %w{i} = load {kind}, ptr %n{i}\n"
-        body += step(e, op, kind, i, order, plain=space == "shared")
+        body += step(e, op, kind, i, order, plain=space in ("shared", "cluster"))
         if wanted:
             body += (f"  %o{i} = getelementptr i8, ptr %old, i64 {i * row}\n  %q{i} = getelementptr {kind}, ptr %o{i}, i32 %lane\n"
                      f"  store {kind} %r{i}, ptr %q{i}\n")

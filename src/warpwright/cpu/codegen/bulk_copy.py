@@ -9,7 +9,7 @@ from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter
 from warpwright.cpu.codegen.mbarrier import use
 from warpwright.cpu.codegen.memory import element_of
 
-_SHARED = ("shared", "shared::cta", "shared::cluster")
+_SPACES = {"global": 0, "shared": 1, "cluster": 2}  # what `rt_place` calls a space
 
 
 def group(e: Emitter, op: Op, kind: int) -> None:
@@ -28,8 +28,9 @@ def group(e: Emitter, op: Op, kind: int) -> None:
 
 def place(e: Emitter, op: Op, name: str, space: str) -> tuple[str, int]:
     """An address operand's 32 addresses, and what `rt_place` calls its space."""
-    address = addressing.resolve(e, op, name, "shared" if space in _SHARED else "global")
-    return addressing.vector(e, address), int(address.space == "shared")
+    space = "cluster" if space == "shared::cluster" else "shared" if space.startswith("shared") else "global"
+    address = addressing.resolve(e, op, name, space)
+    return addressing.vector(e, address), _SPACES[address.space]
 
 
 def bulk(e: Emitter, op: Op) -> None:
@@ -41,10 +42,10 @@ def bulk(e: Emitter, op: Op) -> None:
     use(e)
     target, target_space = place(e, op, "dst", str(op.slots["dst"]))
     source, source_space = place(e, op, "src", str(op.slots["src"]))
-    barrier = place(e, op, "barrier", "shared")[0] if op.args.get("barrier") is not None else "zeroinitializer"
+    barrier = place(e, op, "barrier", "shared::cluster")[0] if op.args.get("barrier") is not None else "zeroinitializer"
     with e.shape(32):
         sizes = e.arg(op, "size", "i32")
-    function = _reduction(e, op, plain=target_space == 1) if op.get("reduce") else "rt_move"
+    function = _reduction(e, op, plain=target_space > 0) if op.get("reduce") else "rt_move"
     name = f"bulk.{target_space}.{source_space}.{int(barrier != 'zeroinitializer')}.{function}"
     if name not in e.helpers:
         e.helpers[name] = _bulk_loop(name, function, target_space, source_space, barrier != "zeroinitializer", e.late)
@@ -58,7 +59,7 @@ def _bulk_loop(name: str, function: str, target_space: int, source_space: int, c
     if counted:
         word = """  %b.p = getelementptr i64, ptr %barrier.table, i32 %lane
   %b = load i64, ptr %b.p
-  %word = call ptr @rt_place(ptr %frame, i64 %b, i64 8, i64 8, i32 1, i32 %site, i32 %lane)
+  %word = call ptr @rt_place(ptr %frame, i64 %b, i64 8, i64 8, i32 2, i32 %site, i32 %lane)
   %key = ptrtoint ptr %word to i64
 """
         kind, key, bytes_ = 0, "%key", "%size"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from warpwright.cpu.analysis.flow import bits_of
 from warpwright.cpu.analysis.program import EXIT, Reg
-from warpwright.cpu.codegen import checks, mma_group
+from warpwright.cpu.codegen import checks, cluster, mma_group
 from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter
 from warpwright.cpu.codegen.faults import fault
 from warpwright.cpu.codegen.lowering import emit
@@ -25,6 +25,7 @@ class Control:
         """spins: positions of blocks that lie in loops which wait for other threads; their back edges yield."""
         self.e, self.flow, self.frontier = e, e.flow, e.lanes.frontier
         self.divergent, self.spins, self.groups = e.lanes.divergent, spins, groups or {}
+        self.counts_ends = cluster.counts_ends(e)
         gated = set()
         for position in range(len(self.flow.order)):
             gated |= set(bits_of(self.frontier.pending[position]))
@@ -78,6 +79,11 @@ class Control:
             taken = {slots[other] for other in bits_of(others) if other in slots}
             slots[gate] = next(number for number in range(len(taken) + 1) if number not in taken)
         return slots
+    def ended(self, mask: str) -> None:
+        """Lanes end while others of the warp go on (or wait to)."""
+        if self.counts_ends:
+            cluster.end(self.e, mask)
+
 
     def slot(self, position: int) -> str:
         return self.e.alloca(f"mask {self.slots[position]}", "i32", "0")
@@ -211,7 +217,7 @@ class Control:
             yes = e.ins(f"and i32 {bits}, {mask}")
             no = e.ins(f"xor i32 {yes}, {mask}")
         if min(taken, other) == EXIT or taken == other:
-            self.scatter(position, [(target, lanes) for target, lanes in ((taken, yes), (other, no)) if target != EXIT], mask)
+            self.scatter(position, [(taken, yes), (other, no)], mask)
             return
         self.scatter(position, [(taken, yes), (other, no)], mask)
 
@@ -234,15 +240,19 @@ class Control:
             for i, target in enumerate(targets):
                 bits = e.to_bits(e.icmp("eq", "i32", index, e.k("i32", i)))
                 found.append((target, bits if mask is None else e.ins(f"and i32 {bits}, {mask}")))
-        self.scatter(position, [pair for pair in found if pair[0] != EXIT], mask)
+        self.scatter(position, found, mask)
 
     def scatter(self, position: int, parts: list[tuple[int, str]], mask: str | None) -> None:
         """Let lanes wait at several blocks, and go to the first block where any wait. `mask` is of the lanes that ran this block."""
         e = self.e
         waiting = self.waiting(position, mask)
         for target, lanes in parts:
-            self.add(target, lanes, waiting)
-            waiting |= 1 << target
+            if target == EXIT:
+                self.ended(lanes)
+            else:
+                self.add(target, lanes, waiting)
+                waiting |= 1 << target
+        parts = [part for part in parts if part[0] != EXIT]
         self.polls(position, [target for target, _ in parts])
         behind = sorted({target for target, _ in parts if target <= position})
         for target in behind:
@@ -268,6 +278,7 @@ class Control:
             return
         waiting = self.frontier.pending[position]
         if target == EXIT:
+            self.ended(mask)
             e.do(f"br label %{self.next_gate(waiting)}")
             return
         self.add(target, mask, waiting)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from warpwright.cpu.analysis.program import Addr, Op, Reg, Vec
 from warpwright.cpu.analysis.variables import Place
 from warpwright.cpu.codegen import address as addressing
+from warpwright.cpu.codegen import cluster
 from warpwright.cpu.codegen.address import Address
 from warpwright.cpu.codegen.emitter import BITS, LLVM_TYPE, Emitter
 from warpwright.cpu.codegen.lowering import effect, pure
@@ -442,6 +443,9 @@ def store(e: Emitter, op: Op, address: Address, element: Element, values: list[s
 def _cvta(e: Emitter, op: Op):
     kind = LLVM_TYPE[op.slots["T"]]
     a = e.arg(op, "a")
+    if op.slots["space"] == "shared::cluster":
+        wide = e.resize(a, kind, "i64")
+        return e.resize(cluster.to_window(e, wide) if op.get("to") else cluster.to_generic(e, wide), "i64", kind)
     space = str(op.slots["space"]).split("::")[0]
     if space not in ("shared", "local"):
         return a
@@ -462,6 +466,8 @@ def _isspacep(e: Emitter, op: Op):
         offset = e.bin("sub", "i64", a, start if e.width == 1 else e.splat(start, "i64"))
         return e.icmp("ult", "i64", offset, size if e.width == 1 else e.splat(size, "i64"))
 
+    if op.slots["space"] == "shared::cluster":
+        return cluster.inside(e, a)
     space = str(op.slots["space"]).split("::")[0]
     if space == "shared":
         return inside(e.shared_address(), e.shared_size())
@@ -469,7 +475,7 @@ def _isspacep(e: Emitter, op: Op):
         return inside(e.local_address(), str(32 * e.program.space.local_bytes))
     if space in ("const", "param"):
         return e.k("i1", 0)
-    either = e.bin("or", "i1", inside(e.shared_address(), e.shared_size()), inside(e.local_address(), str(32 * e.program.space.local_bytes)))
+    either = e.bin("or", "i1", cluster.inside(e, a), inside(e.local_address(), str(32 * e.program.space.local_bytes)))
     return e.bin("xor", "i1", either, e.k("i1", 1))
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from warpwright.cpu.codegen.emitter import BITS, Emitter
 from warpwright.errors import PtxError
 
 _FRAME = {"%ctaid.x": 56, "%ctaid.y": 60, "%ctaid.z": 64, "%warpid": 68, "%smid": 76}
-_LAUNCH = {"%nctaid.x": 0, "%nctaid.y": 4, "%nctaid.z": 8, "%dynamic_smem_size": 28}
-# A grid without clusters is one whose clusters are single CTAs.
-_CLUSTER = {"%cluster_ctaid": 0, "%cluster_nctaid": 1, "%cluster_ctarank": 0, "%cluster_nctarank": 1, "%is_explicit_cluster": 0}
+_LAUNCH = {  # name → (offset in %launch, type); see runtime.ll
+    "%nctaid.x": (0, "i32"), "%nctaid.y": (4, "i32"), "%nctaid.z": (8, "i32"), "%dynamic_smem_size": (28, "i32"), "%nsmid": (108, "i32"),
+    "%cluster_nctaid.x": (144, "i32"), "%cluster_nctaid.y": (148, "i32"), "%cluster_nctaid.z": (152, "i32"), "%cluster_nctarank": (156, "i32"),
+    "%is_explicit_cluster": (160, "i32"), "%nwarpid": (164, "i32"), "%gridid": (168, "i64"),
+}
+_ENVREG = {"%envreg1": 180, "%envreg2": 176}  # the high and low half of a cooperative launch's workspace
+SHARED_UNIT = 128  # bytes, in which shared memory is given out
+# This machine keeps no shared memory for itself, has no performance monitors and no graphs, and gives kernels nothing in %envreg0 and 3 to 31.
+_ZERO = re.compile(r"%(pm[0-7](_64)?|envreg\d+|reserved_smem_offset_(begin|end|cap|[01])|current_graph_exec|\w+\.w)")
 
 
 def special(e: Emitter, name: str, kind: str) -> str:
@@ -33,32 +41,34 @@ def _scalar(e: Emitter, name: str) -> tuple[str, str]:
     if name in _FRAME:
         return e.at_entry(name, f"load i32, ptr {e.frame_field(_FRAME[name])}"), "i32"
     if name in _LAUNCH:
-        return e.at_entry(name, f"load i32, ptr {e.launch_field(_LAUNCH[name])}"), "i32"
+        offset, kind = _LAUNCH[name]
+        return e.at_entry(name, f"load {kind}, ptr {e.launch_field(offset)}"), kind
+    if name in _ENVREG:
+        return e.at_entry(name, f"load i32, ptr {e.launch_field(_ENVREG[name])}"), "i32"
     if name.startswith("%tid."):
         return _thread(e, name[-1]), "i32"
     stem, _, axis = name.partition(".")
-    if stem == "%clusterid":
-        return _scalar(e, f"%ctaid.{axis}")
-    if stem == "%nclusterid":
-        return _scalar(e, f"%nctaid.{axis}")
-    if stem in _CLUSTER:
-        return str(_CLUSTER[stem]), "i32"
+    if stem in ("%clusterid", "%nclusterid", "%cluster_ctaid"):
+        whole = _scalar(e, f"%nctaid.{axis}" if stem == "%nclusterid" else f"%ctaid.{axis}")[0]
+        by = _scalar(e, f"%cluster_nctaid.{axis}")[0]
+        return e.at_entry(name, f"{'urem' if stem == '%cluster_ctaid' else 'udiv'} i32 {whole}, {by}"), "i32"
     match name:
-        case "%nsmid":
-            return e.at_entry(name, f"load i32, ptr {e.launch_field(108)}"), "i32"
+        case "%cluster_ctarank":
+            x, y, z = (_scalar(e, f"%cluster_ctaid.{axis}")[0] for axis in "xyz")
+            nx, ny = (_scalar(e, f"%cluster_nctaid.{axis}")[0] for axis in "xy")
+            plane = e.at_entry("rank z", f"mul i32 {z}, {ny}")
+            row = e.at_entry("rank y", f"mul i32 {e.at_entry('rank zy', f'add i32 {plane}, {y}')}, {nx}")
+            return e.at_entry(name, f"add i32 {row}, {x}"), "i32"
         case "%clock" | "%clock_hi" | "%clock64" | "%globaltimer" | "%globaltimer_lo" | "%globaltimer_hi":
-            time = e.ins("call i64 @rt_clock()")
+            time = e.ins("call i64 @rt_time()" if name.startswith("%globaltimer") else "call i64 @rt_clock()")
             if name.endswith("_hi"):
                 time = e.ins(f"lshr i64 {time}, 32")
             return (time, "i64") if name in ("%clock64", "%globaltimer") else (e.ins(f"trunc i64 {time} to i32"), "i32")
         case "%total_smem_size" | "%aggr_smem_size":
-            return e.at_entry(name, f"trunc i64 {e.shared_size()} to i32"), "i32"
-        case "%gridid":
-            return "0", "i64"
-        case "%reserved_smem_offset_begin" | "%reserved_smem_offset_end" | "%reserved_smem_offset_cap":
-            return "0", "i32"
-        case _ if name.startswith(("%pm", "%envreg", "%reserved")):
-            return "0", "i32"
+            up = e.at_entry("smem up", f"add i64 {e.shared_size()}, {SHARED_UNIT - 1}")
+            return e.at_entry("smem whole", f"and i64 {up}, {-SHARED_UNIT}"), "i64"
+        case _ if _ZERO.fullmatch(name):
+            return "0", "i64" if name.endswith("64") or name == "%current_graph_exec" else "i32"
     raise PtxError(f"the engine has no special register '{name}'")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpwright.cpu.analysis.program import Op
-from warpwright.cpu.codegen import faults
+from warpwright.cpu.codegen import cluster, faults
 from warpwright.cpu.codegen.emitter import Emitter
 from warpwright.cpu.codegen.lowering import effect
 
@@ -30,8 +30,11 @@ def one_warp(e: Emitter) -> bool:
 
 @effect("bar", "barrier")
 def _bar(e: Emitter, op: Op) -> None:
-    if op.get("warp") or op.get("cluster"):
-        return  # a warp's lanes run together, and a cluster is one CTA
+    if op.get("warp"):
+        return  # a warp's lanes run together
+    if op.get("cluster"):
+        cluster.barrier(e, op)
+        return
     action = op.slots["action"]
     barrier = warp_scalar(e, op, "a")
     threads = warp_scalar(e, op, "b") if op.args.get("b") is not None else "0"

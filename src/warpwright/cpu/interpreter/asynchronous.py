@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpwright.cpu.interpreter import mbarrier
-from warpwright.cpu.interpreter.memory import Region, locate
+from warpwright.cpu.interpreter.memory import Region, locate, plain_space
 from warpwright.cpu.interpreter.memory_access import nothing, operation, space_of
 from warpwright.cpu.interpreter.registry import operand, per_thread
 from warpwright.cpu.interpreter.words import mask, split, width
@@ -144,7 +144,7 @@ def copy_bulk(m: Match, decoder) -> Callable:
     """cp.async.bulk and cp.reduce.async.bulk, 16-byte aligned; the bytes count as a barrier's transactions where one is named."""
     if m.get("multicast") or m.value("byte_mask") is not None:
         raise ValueError("bulk copies with a byte mask or to several CTAs are not in the interpreter")
-    to, of = m["dst"].split("::")[0], m["src"].split("::")[0]
+    to, of = plain_space(m["dst"]), plain_space(m["src"])
     target, _ = decoder.address(operand(m, "dst").operand, to)
     source, _ = decoder.address(operand(m, "src").operand, of)
     size = decoder.value_reader(operand(m, "size"))
@@ -157,9 +157,9 @@ def copy_bulk(m: Match, decoder) -> Callable:
             return
         source_region, source_place = locate(thread, of, source(thread), count, align=16)
         region, place = locate(thread, to, target(thread), count, align=16)
-        key = word_of(thread, "shared", barrier(thread)) if barrier is not None else 0
+        key = word_of(thread, "shared::cluster", barrier(thread)) if barrier is not None else 0
         if m.get("reduce"):
-            action = reduction(m, region, place, source_region, source_place, count, region is thread.cta.shared)
+            action = reduction(m, region, place, source_region, source_place, count, thread.cta.cluster.owns(region))
         else:
             def action():
                 region.store(place, count, source_region.load(source_place, count))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warpwright.cpu.interpreter import cluster
 from warpwright.cpu.interpreter.registry import per_thread
 from warpwright.ptx.isa import Match
 
@@ -91,7 +92,7 @@ def barrier(m: Match, decoder):
     if "warp" in modifiers:
         return decoder.collective(m)
     if "cluster" in modifiers:
-        raise ValueError("cluster barriers are not in the interpreter")
+        return cluster.barrier(m)
     operands = {value.name: decoder.value_reader(value) for value in m.values if value.read}
     written = [value for value in m.values if value.written]
     predicate = next((value for value in m.values if value.read and value.type == "pred"), None)

@@ -8,16 +8,20 @@ loop for another. Instructions that end in `.sync` hold a lane until every lane 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from warpwright.cpu import faults
 from warpwright.cpu.functions import STACK
 from warpwright.cpu.interpreter import asynchronous
 from warpwright.cpu.interpreter.barrier import Barriers
+from warpwright.cpu.interpreter.cluster import Cluster
 from warpwright.cpu.interpreter.memory import AccessFault, GlobalMemory, Region
 from warpwright.cpu.interpreter.program import Code, Place, Program, RegisterName, Step
 from warpwright.cpu.interpreter.registry import Trap
+from warpwright.cpu.parts import Part
+from warpwright.cpu.shape import Shape
 
 WARP = 32
 QUANTUM = 2048  # steps that a warp, and so a CTA, runs before the next one gets a turn
@@ -38,7 +42,7 @@ class Frame:
 
 
 class Thread:
-    __slots__ = ("_local", "carry", "cta", "frame", "frames", "groups", "index", "lane", "registers", "warp")
+    __slots__ = ("_local", "carry", "cluster_phase", "cta", "frame", "frames", "groups", "index", "lane", "registers", "warp")
 
     def __init__(self, warp: Warp, lane: int, index: tuple[int, int, int]):
         self.warp, self.cta, self.lane, self.index = warp, warp.cta, lane, index
@@ -47,6 +51,7 @@ class Thread:
         self.registers = self.frame.registers
         self.carry = 0  # the CC register's flag
         self.groups: dict[int, int] = {}  # asynchronous groups committed, by kind
+        self.cluster_phase: int | None = None  # the phase of the cluster's barrier that it has arrived in
         self._local: Region | None = None
 
     def local(self) -> Region:
@@ -164,6 +169,9 @@ class Warp:
                 self.collect(step, threads, follow)
             case "barrier":
                 self.wait(("barrier", None), step, threads, follow)
+            case "cluster":
+                for thread in threads:
+                    self.cta.cluster.step(thread, step, follow)
             case "call":
                 for thread in threads:
                     try:
@@ -184,6 +192,7 @@ class Warp:
     def end(self, threads: list[Thread]) -> None:
         for thread in threads:
             self.live &= ~(1 << thread.lane)
+        self.cta.cluster.leave(len(threads))
         for key in list(self.waiting):
             self.try_complete(key)
         if not self.live:
@@ -240,6 +249,8 @@ class Warp:
         launch = self.cta.launch
         where = (launch.program.kernel.name, step.text, step.line)
         index = thread.index if thread else None
+        if isinstance(error, AccessFault) and error.space == "shared::cluster":
+            return faults.cluster_fault(*where, error.address, error.size, self.cta.index, index, len(self.cta.cluster.ctas), self.cta.shared.size)
         if isinstance(error, AccessFault):
             return faults.memory_fault(*where, error.address, error.size, self.cta.index, index, launch.memory.owners,
                                        misaligned=error.misaligned, space=error.space)
@@ -248,8 +259,8 @@ class Warp:
 
 
 class Cta:
-    def __init__(self, launch: Launch, index: tuple[int, int, int]):
-        self.launch, self.index = launch, index
+    def __init__(self, launch: Launch, cluster: Cluster, index: tuple[int, int, int], rank: int):
+        self.launch, self.cluster, self.index, self.rank = launch, cluster, index, rank
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         program = launch.program
         dynamic = launch.dynamic_shared
@@ -278,6 +289,12 @@ class Cta:
                     told.add(warp.number)
                     awaits = faults.describe_barrier(number, barrier.arrived, barrier.expected or alive)
                     yield faults.Waiting(self.index, warp.number, step.line, step.text, awaits)
+        told = set()
+        for thread, step, _ in self.cluster.members:
+            if thread.cta is self and thread.warp.number not in told:
+                told.add(thread.warp.number)
+                awaits = faults.describe_cluster_barrier(self.cluster.arrived, self.cluster.live)
+                yield faults.Waiting(self.index, thread.warp.number, step.line, step.text, awaits)
         for warp in self.warps:
             for members in warp.waiting.values():
                 lanes = ", ".join(str(thread.lane) for thread, _, _ in members)
@@ -288,46 +305,65 @@ class Cta:
         return all(warp.finished for warp in self.warps)
 
 
+@dataclass(frozen=True)
+class Settings:
+    """What a launch needs of its device. part: the GPU's limits. device: whose `printf` and heap the kernel uses. number: the launch's.
+
+    workspace: the address of a cooperative launch's, or 0. resident: tells how many CTAs the part holds at once. late, exact_mma: as `Device`
+    takes them.
+    """
+
+    part: Part
+    device: Any
+    number: int
+    workspace: int
+    resident: Callable[[], int]
+    late: bool = False
+    exact_mma: bool = False
+
+
 class Launch:
     """A grid that runs: what all its threads share."""
 
-    def __init__(self, program: Program, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: bytes,
-                 dynamic_shared: int, memory: GlobalMemory, time_limit: float, late: bool = False, exact_mma: bool = False):
-        self.program, self.grid, self.block = program, grid, block
-        self.dynamic_shared, self.memory, self.time_limit = dynamic_shared, memory, time_limit
-        self.late, self.exact_mma = late, exact_mma
+    def __init__(self, program: Program, shape: Shape, parameters: bytes, memory: GlobalMemory, time_limit: float, settings: Settings):
+        self.program, self.shape, self.settings = program, shape, settings
+        self.grid, self.block, self.dynamic_shared = shape.grid, shape.block, shape.shared_bytes
+        self.memory, self.time_limit = memory, time_limit
+        self.late, self.exact_mma = settings.late, settings.exact_mma
         self.queue: list[asynchronous.Pending] = []  # what is late
-        self.resident: list[Cta] = []
+        self.resident: list[Cluster] = []
         self.parameters = Region.allocate(max(1, len(parameters)), "kernel parameters", 256)
         self.parameters.bytes[:len(parameters)] = parameters
         self.deadline = time.monotonic() + time_limit
         self.printed: list[str] = []
-        self.device: Any = None  # whose heap there is
+        self.device = settings.device
         self.constants: list[tuple[int, int]] = []  # [start, end) of each .const variable
 
     def run(self) -> None:
-        """CTAs start in order; more than one at a time only where those that run do not end by themselves: they may wait for others."""
-        nx, ny, nz = self.grid
-        pending = ((x, y, z) for z in range(nz) for y in range(ny) for x in range(nx))
+        """Clusters start in order; more than one at a time only where those that run do not end by themselves: they may wait for others. The
+        part sets how many can be there at most."""
+        (nx, ny, nz), (kx, ky, kz) = self.grid, self.shape.cluster
+        pending = ((x, y, z) for z in range(0, nz, kz) for y in range(0, ny, ky) for x in range(0, nx, kx))
         resident = self.resident = []
-        wanted = 1
+        wanted, most = 1, 0
         while True:
-            while len(resident) < wanted and (index := next(pending, None)) is not None:
-                resident.append(Cta(self, index))
+            while len(resident) < wanted and (first := next(pending, None)) is not None:
+                resident.append(Cluster(self, first))
             if not resident:
                 return
             moved = False
-            for cta in resident:
-                moved = cta.run() or moved
-            remaining = [cta for cta in resident if not cta.finished]
-            if self.queue:
-                for cta in resident:
-                    if cta.finished:
+            for cluster in resident:
+                for cta in cluster.ctas:
+                    moved = cta.run() or moved
+                    if self.queue and cta.finished:
                         asynchronous.end_cta(cta)
+            remaining = [cluster for cluster in resident if not cluster.finished]
             if len(remaining) == len(resident):
-                if not moved and len(resident) < wanted:
-                    raise self.stopped(resident[0], faults.DEADLOCK)
-                wanted = 2 * len(resident)
+                if not moved:
+                    waiting = next(cta for cta in resident[0].ctas if not cta.finished)
+                    raise self.stopped(waiting, faults.DEADLOCK)
+                most = most or self.settings.resident() // self.shape.ranks
+                wanted = min(2 * len(resident), most)
             resident = self.resident = remaining
 
     def stopped(self, cta: Cta, kind: int) -> Exception:
@@ -339,10 +375,12 @@ class Launch:
         elif warp.waiting:
             thread, step, _ = next(iter(warp.waiting.values()))[0]
         else:
-            thread, step, _ = cta.barriers.waiting(warp)
-        waiting = [one for each in self.resident for one in each.waiting()] if kind == faults.DEADLOCK else ()
+            thread, step, _ = cta.cluster.waiting(warp) or cta.barriers.waiting(warp)
+        waiting = [one for each in self.resident for cta in each.ctas for one in cta.waiting()] if kind == faults.DEADLOCK else ()
+        ctas, most = self.shape.ctas, self.settings.resident() if kind == faults.TIMEOUT else 0
         return faults.error_of(kind, kernel=self.program.kernel.name, instruction=step.text, line=step.line, cta=cta.index,
-                               thread=thread.index, time_limit=self.time_limit, waiting=waiting)
+                               thread=thread.index, time_limit=self.time_limit, waiting=waiting,
+                               reason=faults.too_many(ctas, most) if 0 < most < ctas else "")
 
 
 def copy_value(thread: Thread, frame: Frame, target: RegisterName | Place, value: int) -> None:

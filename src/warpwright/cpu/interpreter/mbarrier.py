@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from warpwright.cpu.interpreter.memory import locate
+from warpwright.cpu.interpreter.memory import locate, plain_space
 from warpwright.cpu.interpreter.registry import operand, per_thread
 from warpwright.cpu.interpreter.words import mask, signed
 from warpwright.ptx.isa import Match
@@ -58,7 +58,7 @@ def mbarrier(m: Match, decoder) -> Callable:
     if action == "pending_count":
         token = decoder.value_reader(operand(m, "a"))
         return lambda thread: write(thread, State.unpack(token(thread)).pending)
-    address, space = decoder.address(operand(m, "a").operand, (m.get("space") or "").split("::")[0] or None)
+    address, space = decoder.address(operand(m, "a").operand, plain_space(m.get("space")))
 
     def init(thread):
         region, place = locate(thread, space, address(thread), 8)

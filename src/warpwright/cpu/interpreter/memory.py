@@ -70,14 +70,26 @@ class GlobalMemory:
         return None
 
 
+def plain_space(space: str | None) -> str | None:
+    """A state space without its sub-qualifier, but for shared::cluster; None for generic addresses."""
+    return space if space == "shared::cluster" or not space else space.split("::")[0]
+
+
 def locate(thread, space: str | None, address: int, size: int, align: int | None = None) -> tuple[Region, int]:
     """The region and host address of an access. Raises AccessFault where there is none or it is not aligned (to `size` by default).
 
-    space: "global", "const", "shared", "local", "param", or None for a generic address.
+    space: "global", "const", "shared", "shared::cluster", "local", "param", or None for a generic address.
     """
     if address % (align or size):
         raise AccessFault(address, align or size, space if space in ("shared", "local") else None, misaligned=True)
-    launch = thread.cta.launch
+    launch, cluster = thread.cta.launch, thread.cta.cluster
+    if space == "shared::cluster":
+        rank = (address >> 24) - 1 if address >> 24 else thread.cta.rank
+        offset = address & 0xFFFFFF
+        if rank < len(cluster.ctas) and not cluster.ctas[rank].finished and offset + size <= cluster.ctas[rank].shared.size:
+            shared = cluster.ctas[rank].shared
+            return shared, shared.start + offset
+        raise AccessFault(address, size, space)
     if space == "shared":
         shared = thread.cta.shared
         if address >= 0 and address + size <= shared.size:
@@ -100,4 +112,8 @@ def locate(thread, space: str | None, address: int, size: int, align: int | None
     for window in windows:
         if window.holds(address, size):
             return window, address
+    if space is None:
+        peer = cluster.window(address)
+        if peer is not None:
+            return locate(thread, "shared::cluster", peer, size, align)
     raise AccessFault(address, size, "param" if space == "param" else None)

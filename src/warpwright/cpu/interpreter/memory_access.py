@@ -9,16 +9,15 @@ from collections.abc import Callable
 
 from warpwright.cpu.interpreter import floating, integer
 from warpwright.cpu.interpreter.floats import FORMATS
-from warpwright.cpu.interpreter.memory import locate
+from warpwright.cpu.interpreter.memory import locate, plain_space
 from warpwright.cpu.interpreter.registry import operand, per_thread
 from warpwright.cpu.interpreter.words import is_signed, lanes, mask, read, split, width
 from warpwright.ptx.isa import Match
 
 
 def space_of(m: Match) -> str | None:
-    """The state space an instruction names, without its sub-qualifier; None for generic addresses."""
-    space = m.get("space")
-    return space.split("::")[0] if space else None
+    """The state space an instruction names, without its sub-qualifier but for shared::cluster; None for generic addresses."""
+    return plain_space(m.get("space"))
 
 
 @per_thread("ld", "ldu")
@@ -104,7 +103,7 @@ def atomic(m: Match, decoder) -> Callable:
 
     def run(thread):
         region, place = locate(thread, space, address(thread), element * length)
-        change = plain if region is thread.cta.shared else flushed
+        change = plain if thread.cta.cluster.owns(region) else flushed
         values = [read_operand(thread) for read_operand in operands]
         if not source.length:
             values = [(value,) for value in values]
@@ -139,6 +138,15 @@ def convert_address(m: Match, decoder) -> Callable:
     sign = -1 if "to" in m.instruction.modifiers else 1
 
     def run(thread):
+        if space == "shared::cluster":
+            cluster, address = thread.cta.cluster, source(thread)
+            if sign == 1:
+                write(thread, cluster.generic(thread.cta, address))
+                return
+            window = cluster.window(address)
+            known = window is not None and window >> 24 != thread.cta.rank + 1
+            write(thread, window if known else address - thread.cta.shared.start & mask(64))
+            return
         base = 0
         if space == "shared":
             base = thread.cta.shared.start
@@ -160,12 +168,15 @@ def is_space(m: Match, decoder) -> Callable:
         launch = thread.cta.launch
         windows = {"shared": thread.cta.shared, "local": thread.local(), "param": launch.parameters}
         inside = {name: window.holds(address, 1) for name, window in windows.items()}
-        if space in windows:
+        clustered = any(cta.shared.holds(address, 1) for cta in thread.cta.cluster.ctas)
+        if space == "shared::cluster":
+            write(thread, int(clustered))
+        elif space in windows:
             write(thread, int(inside[space]))
         elif space == "const":
             region = launch.memory.find(address, 1)
             write(thread, int(region is not None and any(start <= address < end for start, end in launch.constants)))
         else:
-            write(thread, int(not inside["shared"] and not inside["local"]))
+            write(thread, int(not clustered and not inside["local"]))
 
     return run

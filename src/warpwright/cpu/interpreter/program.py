@@ -131,6 +131,10 @@ class Program:
         return self.shared[key]
 
     @property
+    def has_dynamic(self) -> bool:
+        return any(place.dynamic for place in self.shared.values())
+
+    @property
     def dynamic_offset(self) -> int:
         """Where dynamic shared memory begins."""
         return -(-self.static_shared // self.dynamic_align) * self.dynamic_align

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from warpwright.cpu.interpreter.words import mask
 
-SMS = 132  # CTAs are spread over this many SMs, one after the other
-
 
 def _dimensions(name: str, get: Callable) -> dict[str, Callable]:
     """A vector of four, whose last part is 0, and its parts."""
@@ -16,13 +14,33 @@ def _dimensions(name: str, get: Callable) -> dict[str, Callable]:
     return {f"%{name}": lambda thread: (*get(thread), 0), **parts}
 
 
-def _linear_cta(thread) -> int:
-    (x, y, z), (nx, ny, _) = thread.cta.index, thread.cta.launch.grid
-    return x + nx * (y + ny * z)
+def _number(thread) -> int:
+    """The CTA's number in the order in which they start: those of a cluster one after another."""
+    (kx, ky, _), (nx, ny, _) = thread.cta.launch.shape.cluster, thread.cta.launch.grid
+    x, y, z = _cluster(thread)
+    return (x + nx // kx * (y + ny // ky * z)) * thread.cta.launch.shape.ranks + thread.cta.rank
+
+
+def _cluster(thread) -> tuple[int, ...]:
+    return tuple(at // by for at, by in zip(thread.cta.index, thread.cta.launch.shape.cluster, strict=True))
+
+
+def _in_cluster(thread) -> tuple[int, ...]:
+    return tuple(at % by for at, by in zip(thread.cta.index, thread.cta.launch.shape.cluster, strict=True))
+
+
+def _clusters(thread) -> tuple[int, ...]:
+    return tuple(count // by for count, by in zip(thread.cta.launch.grid, thread.cta.launch.shape.cluster, strict=True))
 
 
 def _clock(thread) -> int:
     return thread.warp.clock
+
+
+def _shared_whole(thread) -> int:
+    """All shared memory of the CTA, in units of 128 bytes as it is given out; this machine keeps none for itself."""
+    program, dynamic = thread.cta.launch.program, thread.cta.launch.dynamic_shared
+    return -(-(program.dynamic_offset + dynamic if dynamic or program.has_dynamic else program.static_shared) // 128) * 128
 
 
 SPECIAL: dict[str, Callable] = {
@@ -30,20 +48,19 @@ SPECIAL: dict[str, Callable] = {
     **_dimensions("ntid", lambda thread: thread.cta.launch.block),
     **_dimensions("ctaid", lambda thread: thread.cta.index),
     **_dimensions("nctaid", lambda thread: thread.cta.launch.grid),
-    # Without cluster dimensions every CTA is a cluster of its own.
-    **_dimensions("clusterid", lambda thread: thread.cta.index),
-    **_dimensions("nclusterid", lambda thread: thread.cta.launch.grid),
-    **_dimensions("cluster_ctaid", lambda thread: (0, 0, 0)),
-    **_dimensions("cluster_nctaid", lambda thread: (1, 1, 1)),
-    "%cluster_ctarank": lambda thread: 0,
-    "%cluster_nctarank": lambda thread: 1,
-    "%is_explicit_cluster": lambda thread: 0,
+    **_dimensions("clusterid", _cluster),
+    **_dimensions("nclusterid", _clusters),
+    **_dimensions("cluster_ctaid", _in_cluster),
+    **_dimensions("cluster_nctaid", lambda thread: thread.cta.launch.shape.cluster),
+    "%cluster_ctarank": lambda thread: thread.cta.rank,
+    "%cluster_nctarank": lambda thread: thread.cta.launch.shape.ranks,
+    "%is_explicit_cluster": lambda thread: int(thread.cta.launch.shape.named),
     "%laneid": lambda thread: thread.lane,
     "%warpid": lambda thread: thread.warp.number,
-    "%nwarpid": lambda thread: len(thread.cta.warps),
-    "%smid": lambda thread: _linear_cta(thread) % SMS,
-    "%nsmid": lambda thread: SMS,
-    "%gridid": lambda thread: 0,
+    "%nwarpid": lambda thread: thread.cta.launch.settings.part.threads_per_sm // 32,
+    "%smid": lambda thread: _number(thread) % thread.cta.launch.settings.part.sms,
+    "%nsmid": lambda thread: thread.cta.launch.settings.part.sms,
+    "%gridid": lambda thread: thread.cta.launch.settings.number,
     "%lanemask_eq": lambda thread: 1 << thread.lane,
     "%lanemask_le": lambda thread: mask(thread.lane + 1),
     "%lanemask_lt": lambda thread: mask(thread.lane),
@@ -56,10 +73,12 @@ SPECIAL: dict[str, Callable] = {
     "%globaltimer_lo": lambda thread: time.time_ns() & mask(32),
     "%globaltimer_hi": lambda thread: time.time_ns() >> 32,
     "%dynamic_smem_size": lambda thread: thread.cta.launch.dynamic_shared,
-    "%total_smem_size": lambda thread: thread.cta.shared.size,
-    "%aggr_smem_size": lambda thread: thread.cta.shared.size,
+    "%total_smem_size": _shared_whole,
+    "%aggr_smem_size": _shared_whole,
     "%current_graph_exec": lambda thread: 0,
     **{f"%envreg{i}": (lambda thread: 0) for i in range(32)},
+    "%envreg1": lambda thread: thread.cta.launch.settings.workspace >> 32,
+    "%envreg2": lambda thread: thread.cta.launch.settings.workspace & mask(32),
     **{f"%pm{i}{suffix}": (lambda thread: 0) for i in range(8) for suffix in ("", "_64")},
     **{f"%reserved_smem_offset_{name}": (lambda thread: 0) for name in ("begin", "end", "cap", "0", "1")},
 }

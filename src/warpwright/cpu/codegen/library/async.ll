@@ -282,8 +282,17 @@ misaligned:
   unreachable
 where:
   %size32 = trunc i64 %size to i32
-  %shared = icmp eq i32 %space, 1
-  br i1 %shared, label %window, label %generic
+  switch i32 %space, label %generic [ i32 1, label %window
+                                      i32 2, label %cluster ]
+cluster:
+  %peer = call ptr @rt_cluster_range(ptr %frame, i64 %address, i64 %size)
+  %nobody = icmp eq ptr %peer, null
+  br i1 %nobody, label %outside.cluster, label %theirs
+theirs:
+  ret ptr %peer
+outside.cluster:
+  call void @fault(ptr %frame, i64 %address, i32 %site, i32 %lane, i32 12, i32 %size32)
+  unreachable
 window:
   %have.p = getelementptr %frame, ptr %frame, i32 0, i32 2
   %have = load i64, ptr %have.p
