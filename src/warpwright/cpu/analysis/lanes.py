@@ -178,6 +178,8 @@ class Lanes:
                 return forms.uniform(32, 0x7FFFFFFF)
             case "%ctaid.y" | "%ctaid.z" | "%nctaid.y" | "%nctaid.z":
                 return forms.uniform(32, 0xFFFF)
+            case "%tid":  # the vector of four; its parts lie apart
+                return forms.varying(32)
             case _ if name.endswith(".w"):
                 return forms.constant(0, 32)
             case _:

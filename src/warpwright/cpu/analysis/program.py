@@ -344,7 +344,7 @@ class _Flattener:
             case tree.Register(name=name):
                 found = self.find(name, scope)
                 if found is None:
-                    if name in isa.special.SPECIAL:
+                    if name in isa.special.SPECIAL or name in isa.special.VECTORS:
                         return Special(name)
                     self.fail(f"register '{name}' is not declared", operand.position)
                 return found
