@@ -211,6 +211,7 @@ class _Launcher:
         self.signature = tuple(source.signature.values())
         self.metadata = metadata
         self.descriptors = getattr(metadata, "tensordesc_meta", None) or None
+        self.cooperative = bool(getattr(metadata, "launch_cooperative_grid", False))
 
     def __call__(self, grid_x, grid_y, grid_z, stream, function: _Function, kernel_metadata, launch_metadata, enter_hook, exit_hook, *args):
         warps, ctas, shared = kernel_metadata
@@ -220,7 +221,8 @@ class _Launcher:
             kernel = function.kernel
             values = self._values(kernel, args, grid_x * grid_y * grid_z * ctas, stream)
             try:
-                kernel.launch((grid_x * ctas, grid_y, grid_z), 32 * warps, values, shared)
+                kernel.launch((grid_x * ctas, grid_y, grid_z), 32 * warps, values, shared, cluster=ctas if ctas > 1 else None,
+                              non_portable=ctas > 8, cooperative=self.cooperative)
             except KernelError as error:
                 if place := function.source(error.line):
                     error.args = (f"{error.args[0]}; compiled from {place}",)

