@@ -282,3 +282,83 @@ def test_arriving_once_too_few_is_a_deadlock(device):
 
 def test_a_cluster_of_one_waits_for_itself(device):
     assert run(device, kernel(f"{SYNC} mov.u32 %r31, 3; {SYNC}"), 5, 96, 480).tolist() == [3] * 480
+
+
+def test_a_deadlock_at_the_barrier_says_how_many_have_come(device):
+    body = "setp.eq.u32 %p1, %r1, 0; @%p1 barrier.cluster.arrive; barrier.cluster.wait;"
+    with pytest.raises(KernelTimeout) as error:
+        run(device, kernel(body), 2, 32, 64, cluster=2)
+    assert any("the cluster's barrier, where 32 of 64 threads have come" in line for line in error.value.waiting)
+
+
+# ── mbarriers and asynchronous copies of other CTAs ──────────────────────────────────────────────────────────────
+
+BARRIER = ".shared .align 8 .b64 bar; .shared .align 16 .b32 s[64]; .shared .align 16 .b32 from[64];"
+WAIT = """
+    WAIT:
+        mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [bar], 0;
+        @!%p2 bra WAIT;
+"""
+
+
+def test_ctas_arrive_at_the_mbarrier_of_another_one(device):
+    """CTA 0 waits for 3 × 32 arrivals of the others, each of which has written to its shared memory before."""
+    body = f"""
+        setp.eq.u32 %p0, %r0, 0;
+        @%p0 mbarrier.init.shared::cta.b64 [bar], 96;
+        @%p0 fence.mbarrier_init.release.cluster;
+        {SYNC}
+        mov.u32 %r4, s; mov.u32 %r5, bar; mov.u32 %r31, 0;
+        setp.eq.u32 %p1, %r1, 0;
+        @%p1 bra WAIT;
+        mapa.shared::cluster.u32 %r6, %r4, 0; mapa.shared::cluster.u32 %r7, %r5, 0;
+        mad.lo.u32 %r6, %r0, 4, %r6; mul.lo.u32 %r8, %r1, %r1;
+        red.shared::cluster.add.u32 [%r6], %r8;
+        mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r7];
+        bra END;
+        {WAIT}
+        mad.lo.u32 %r6, %r0, 4, %r4; ld.shared.u32 %r31, [%r6];
+    END:
+        {SYNC}
+    """
+    body = f"mov.u32 %r4, s; mad.lo.u32 %r5, %r0, 4, %r4; st.shared.u32 [%r5], 0; {body}"
+    out = run(device, kernel(body, shared=BARRIER), 4, 32, 128, cluster=4).reshape(4, 32)
+    assert (out[0] == 1 + 4 + 9).all() and not out[1:].any()
+
+
+def test_a_bulk_copy_to_another_cta_completes_at_its_mbarrier(device):
+    """Each CTA sends its array to the next one."""
+    body = f"""
+        setp.eq.u32 %p0, %r0, 0;
+        mov.u32 %r4, from; mad.lo.u32 %r5, %r0, 4, %r4; mad.lo.u32 %r6, %r1, 100, %r0; st.shared.u32 [%r5], %r6;
+        @%p0 mbarrier.init.shared::cta.b64 [bar], 1;
+        @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
+        fence.proxy.async.shared::cta;
+        {SYNC}
+        add.u32 %r7, %r1, 1; and.b32 %r7, %r7, 3; mov.u32 %r8, s; mov.u32 %r9, bar;
+        mapa.shared::cluster.u32 %r10, %r8, %r7; mapa.shared::cluster.u32 %r11, %r9, %r7;
+        @%p0 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r10], [%r4], 128, [%r11];
+        {WAIT}
+        mad.lo.u32 %r8, %r0, 4, %r8; ld.shared.u32 %r31, [%r8];
+        {SYNC}
+    """
+    out = run(device, kernel(body, shared=BARRIER), 4, 32, 128, cluster=4).reshape(4, 32)
+    np.testing.assert_array_equal(out, (np.arange(4)[:, None] - 1) % 4 * 100 + np.arange(32))
+
+
+def test_an_asynchronous_store_to_another_cta_counts_its_bytes_there(device):
+    body = f"""
+        setp.eq.u32 %p0, %r0, 0;
+        @%p0 mbarrier.init.shared::cta.b64 [bar], 1;
+        @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
+        {SYNC}
+        xor.b32 %r7, %r1, 1; mov.u32 %r8, s; mov.u32 %r9, bar; mad.lo.u32 %r8, %r0, 4, %r8;
+        mapa.shared::cluster.u32 %r10, %r8, %r7; mapa.shared::cluster.u32 %r11, %r9, %r7;
+        mad.lo.u32 %r12, %r1, 1000, %r0;
+        st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r10], %r12, [%r11];
+        {WAIT}
+        ld.shared.u32 %r31, [%r8];
+        {SYNC}
+    """
+    out = run(device, kernel(body, shared=BARRIER), 2, 32, 64, cluster=2).reshape(2, 32)
+    np.testing.assert_array_equal(out, (1 - np.arange(2)[:, None]) * 1000 + np.arange(32))
