@@ -199,6 +199,17 @@ def test_a_failed_device_assert_is_a_trap(gpu):
         asserting[(4,)](x, 5)
 
 
+@triton.jit
+def talking(x):
+    tl.device_print("value", tl.load(x + tl.arange(0, 2)))
+
+
+def test_device_print_goes_to_standard_output(gpu, capfd):
+    talking[(1,)](torch.tensor([17, 42], dtype=torch.int32), num_warps=1)
+    lines = capfd.readouterr().out.splitlines()
+    assert any("pid (0, 0, 0) idx (0) value: 17" in line for line in lines) and any("idx (1) value: 42" in line for line in lines)
+
+
 # ── parts of the language ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -282,6 +293,28 @@ def test_tensor_descriptors(part, made):
         else:
             given_descriptors_add[(4, 3)](TensorDescriptor.from_tensor(x, [16, 32]), TensorDescriptor.from_tensor(out, [16, 32]), ROWS=16, COLS=32)
     assert torch.equal(out, x + 1)
+
+
+@triton.jit
+def clustered_product(a, b, c, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
+    tl.store(c + at, tl.dot(tl.load(a + at), tl.load(b + at)))
+
+
+def test_a_program_may_be_a_cluster_of_ctas():
+    a, b, c = torch.randn(128, 128, dtype=torch.float16), torch.randn(128, 128, dtype=torch.float16), torch.empty(128, 128)
+    with warpwright.triton.virtual_gpu("h100"):
+        kernel = clustered_product[(1,)](a, b, c, SIZE=128, num_ctas=2)
+    assert kernel.metadata.num_ctas == 2
+    assert (c.double() - a.double() @ b.double()).abs().max() < 1e-3
+
+
+def test_the_interpreter_runs_the_same_ptx():
+    x, outs = torch.randn(64, 64, dtype=torch.float16), [torch.empty(64, 64), torch.empty(64, 64)]
+    for kind, out in zip(("cpu", "interpreter"), outs, strict=True):
+        with warpwright.triton.virtual_gpu(warpwright.Device(kind, like="h100")):
+            clustered_product[(1,)](x, x, out, SIZE=64)
+    assert torch.equal(*outs)
 
 
 @triton.jit
