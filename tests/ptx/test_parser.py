@@ -142,7 +142,7 @@ def test_comments_may_stand_anywhere():
     ("add.s32 %r1, ;", "5:14: expected an operand, found ';'"),
     ("ld.u32 %r1, [%rd1;", "5:18: expected ']' after an address, found ';'"),
     ("ld.u32 %r1, [%rd1-4];", "5:18: PTX has no '-' between an address and its offset: write '+-' and the number"),
-    (".reg .b32 %r<0>;", "5:14: the count in '<…>' is a positive integer"),
+    (".reg .b32 %r<1.5>;", "5:14: the count in '<…>' is an integer"),
     ("mov.f32 %f1, 0f3F80;", "5:14: '0f3F80': a 32-bit float has 8 hexadecimal digits after '0f'"),
     ("mov.u32 %r1, 09;", "5:14: '09' is not a number"),
     ("mov.u32 %r1, 1/0;", "5:15: a constant divided by zero"),

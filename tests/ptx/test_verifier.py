@@ -165,7 +165,11 @@ def test_version_and_target_go_together(target, version, message):
     (".func f() { ret; } .func f() { ret; }", "'f' is defined twice"),
     (".func f(.reg .b32 a); .func f(.reg .b64 a) { ret; }", "'f' is declared otherwise before"),
     (".entry k(.reg .b32 a) { ret; }", "a kernel's parameters are '.param', not '.reg'"),
-    (".entry k() .maxntid 2048 { ret; }", "'.maxntid' asks for 2048 threads; a CTA has at most 1024"),
+    (".entry k() .maxntid 0 { ret; }", "'.maxntid' takes one to three positive numbers"),
+    (".entry k() .maxntid 32 .reqntid 32 { ret; }", "'.maxntid' and '.reqntid' do not go together"),
+    (".global .u64 a[2] = 5;", "'a' takes a list of values"),
+    (".extern .global .u32 a; .global .u32 a;", "'a' is '.extern' before: define it with '.visible' or '.weak'"),
+    (".global .samplerref s;", "need '.target …, texmode_independent'"),
     (".func f() { .branchtargets L; L: ret; }", "'.branchtargets' needs a label before it"),
 ])
 def test_declarations(text, message):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from warpwright.gpu.judge import CRASH, judge_all
+from warpwright.gpu.judge import CRASH, judge, judge_all
 from warpwright.ptx.fuzz import Case, Fuzzer, header
 from warpwright.ptx.verifier import diagnose
 
@@ -41,7 +42,15 @@ def compare(count: int, seed: int, workers: int = 2) -> list[Outcome]:
         theirs.update((id(case), verdict) for case, verdict in zip(next(rest), verdicts, strict=True))
 
     judge_all(((header(batch[0]), [case.text for case in batch], batch[0].target) for batch in batches), workers, take)
-    return [Outcome(case, ours(case), theirs[id(case)]) for case in cases]
+    outcomes = [Outcome(case, ours(case), theirs[id(case)]) for case in cases]
+    with ThreadPoolExecutor(workers) as pool:  # a complaint may have been about a neighbour in the module: disagreements are judged alone
+        return list(pool.map(lambda outcome: outcome if outcome.agree else alone(outcome), outcomes))
+
+
+def alone(outcome: Outcome) -> Outcome:
+    """An outcome with ptxas' verdict on the case in a module of its own."""
+    case = outcome.case
+    return Outcome(case, outcome.ours, judge(header(case), [case.text], case.target)[0])
 
 
 def ours(case: Case) -> str | None:

@@ -36,13 +36,18 @@ def judge(header: str, pieces: list[str], target: str) -> list[str | None]:
         for complaint in _COMPLAINT.finditer(said):
             place = sum(start <= int(complaint[1]) for start in starts) - 1
             if place >= 0:
-                found.setdefault(todo[place], complaint[3])
+                found.setdefault(todo[place], (CRASH if "(C73" in complaint[3] else "") + complaint[3])
+                if complaint[2] == "fatal" and len(todo) > 1:  # it may stem from a macro that another piece made ptxas expand: ask again
+                    alone = judge(header, [pieces[todo[place]]], target)[0]
+                    if alone is None:
+                        found.clear()
+                        break
         if found:
             for i, message in found.items():
                 verdicts[i] = message
             todo = [i for i in todo if i not in found]
         elif len(todo) == 1:
-            crashed = "Internal compiler error" in said or said.startswith("ptxas ended with code -")
+            crashed = "Internal compiler error" in said or "(C73" in said or said.startswith("ptxas ended with code -")
             verdicts[todo[0]] = (CRASH if crashed else "") + " ".join(said.split())[:300] or "failed without a word"
             break
         else:  # a complaint without a line: halves
@@ -66,7 +71,7 @@ def _assemble(text: str, target: str) -> str | None:
     number = int(re.sub(r"\D", "", target))
     architecture = target if number >= 75 else "sm_75"
     try:
-        ran = subprocess.run([find_ptxas().path, f"-arch={architecture}", "-O0", "-w", "-o", "/dev/null", "-"], input=text.encode("utf-8",
+        ran = subprocess.run([find_ptxas().path, f"-arch={architecture}", "-c", "-O0", "-w", "-o", "/dev/null", "-"], input=text.encode("utf-8",
             "surrogateescape"),
                              capture_output=True, timeout=_SECONDS, preexec_fn=_limit)
     except subprocess.TimeoutExpired:

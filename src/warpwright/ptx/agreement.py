@@ -20,7 +20,7 @@ OPAQUE_TYPES = {"texref", "samplerref", "surfref"}
 VARIABLE_TYPES = (REGISTER_TYPES - {"pred"}) | OPAQUE_TYPES
 # Types held in untyped registers only.
 _ONLY_BITS = {"bf16", "bf16x2", "u16x2", "s16x2", "tf32", "f32x2", "e4m3x2", "e5m2x2", "e4m3x4", "e5m2x4", "ue8m0x2", "e2m1x2", "e2m3x2",
-              "e3m2x2", "e2m1x4", "e2m3x4", "e3m2x4"}
+              "e3m2x2", "e2m1x4", "e2m3x4", "e3m2x4", "u8x4", "s8x4", "s2f6x2", "ue5m3x2"}
 
 
 @cache
@@ -80,6 +80,11 @@ def size_of(variable: tree.Variable) -> int | None:
             return None
         total *= length
     return total
+
+
+def alignment(variable: tree.Variable) -> int:
+    """A variable's alignment in bytes: as declared, or that of its type."""
+    return variable.align or BITS.get(variable.type, 64) // 8 * (variable.vector or 1)
 
 
 def stored_type(value: Value, match_: Match) -> str:

@@ -171,13 +171,16 @@ class Fuzzer:
     def operand(self, opcode: str, spec: OperandSpec, slots: dict) -> tree.Operand:
         length, type_ = resolve_type(spec.kind, slots)
         if type_ is None:
-            first = self.untyped(opcode, spec, slots)
+            first: tree.Operand = self.untyped(opcode, spec, slots)
+        elif spec.register and length is None:
+            first = self.register(type_ if type_ in _PREFIX and not spec.untyped else f"b{TYPE_BITS[type_]}")
         elif length is None:
             first = self.scalar(opcode, type_, spec)
         else:
-            holder = self.holder(opcode, type_, spec.kind)
+            holder = self.holder(opcode, type_, spec.kind) if not opcode.startswith("sp") else "b32"
             count = _COUNTS[_PREFIX[holder]][1]
-            first = tree.Vector(tuple(tree.Register(f"{_PREFIX[holder]}{i % count}") for i in range(length)))
+            start = {"data": 0, "kept": 128, "places": 200}.get(spec.name, 0)  # ptxas wants those apart
+            first = tree.Vector(tuple(tree.Register(f"{_PREFIX[holder]}{(i + start) % count}") for i in range(length)))
         if spec.second is not None and (not spec.second.optional or self.random.random() < 0.4):
             second_type = resolve_type(spec.second.kind, slots)[1]
             return tree.Pair(first, self.register(second_type or "pred"))
@@ -248,8 +251,10 @@ class Fuzzer:
             space = "shared"
         if opcode in ("tex", "tld4", "txq", "suq", "suld", "sust", "sured"):
             return self.texture(opcode, slots)
-        if opcode == "tcgen05" and spec.name != "a":
+        if opcode == "tcgen05" and slots["action"] not in ("alloc", "commit"):
             return tree.Address(tree.Register("%r1"))
+        if spec.name == "handle":
+            return tree.Address(tree.Register("%r1"), 0, tree.Register("%rd1"))
         offset = self.random.choice((0, 0, 0, 16, 32, -16))
         if slots.get("tensor") and spec.name != "barrier" and space == "global":
             dim = 5 if slots.get("mode") in ("tile::gather4", "tile::scatter4") else int(slots["dim"][0])

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from warpwright.errors import PtxError
 from warpwright.ptx import isa, tree
-from warpwright.ptx.agreement import BITS, OPAQUE_TYPES, agrees, class_of, size_of, stored_type, takes
-from warpwright.ptx.isa.special import SPECIAL, VECTORS
+from warpwright.ptx.agreement import BITS, OPAQUE_TYPES, agrees, alignment, class_of, size_of, stored_type, takes
+from warpwright.ptx.isa.special import NEEDS, SPECIAL, VECTORS
 from warpwright.ptx.isa.table import Match, Value
 from warpwright.ptx.isa.texture import COORDINATES
 from warpwright.ptx.isa.video import OPCODES as VIDEO
@@ -34,6 +34,8 @@ _VALUES_MATTER = frozenset(opcode for opcode, entry in isa.TABLE.items() if any(
 _SPACE_OF = {"shared::cta": "shared", "shared::cluster": "shared", "param::entry": "param", "param::func": "param"}
 
 
+_PACKED_INTEGERS = {"u16x2", "s16x2", "u8x4", "s8x4"}
+_SPECIAL_HOLDERS = {"pred", "f16", "f32", "f64", *(f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64, 128))}
 _LONG_WORD = re.compile(r"[^\s']{100,}")
 
 
@@ -57,6 +59,7 @@ class InstructionChecker:
         self.target: Target | None = None
         self.function: tree.Function | None = None
         self.accepted: set[tuple] = set()
+        self.returned: set[str] = set()  # parameters that calls of the function return results in
 
     def error(self, message: str, *places: object) -> PtxError:
         """A problem at the first of the places that has a position."""
@@ -127,6 +130,11 @@ class InstructionChecker:
             yield PtxError(problem.message, problem.line, problem.column, self.module.file)
             return
         yield from self.check_need(match_)
+        if instruction.opcode == "cvta" and match_["T"] == "u32" and self.module.address_size == 64:
+            yield self.error("addresses have 64 bits here: write '.u64'", instruction)
+        for name in (*match_.reads, *match_.writes):
+            if name in NEEDS:
+                yield from self.check_special_need(name, scope, instruction)
         if instruction.guard:
             register = instruction.guard.register
             type_ = self.register_type(register.name, scope)
@@ -158,6 +166,15 @@ class InstructionChecker:
             instead = ": write '.sync' and the mask of lanes as the last operand" if match_.instruction.opcode in ("shfl", "vote") else ""
             yield self.error(f"{what} is gone from sm_{gone.sm} and PTX {gone.ptx[0]}.{gone.ptx[1]} on{instead}", match_.instruction)
 
+    def check_special_need(self, name: str, scope: Scope, instruction: tree.Instruction) -> Iterator[PtxError]:
+        need = NEEDS[name]
+        if scope.find(name) is not None:
+            return
+        if self.target is not None and not self.target.has(need):
+            yield self.error(f"'{name}' needs target {describe(need)}, and this module is for {self.target}", instruction)
+        elif self.module.version < need.ptx:
+            yield self.error(f"'{name}' needs '.version {need.ptx[0]}.{need.ptx[1]}' or later", instruction)
+
     def undeclared(self, operand: tree.Register | tree.Symbol, scope: Scope, instruction: tree.Instruction, what: str) -> PtxError:
         found = scope.find(operand.name)
         if found is not None:
@@ -181,7 +198,7 @@ class InstructionChecker:
             case "label":
                 if not isinstance(operand, tree.Symbol):
                     yield self.error(f"{where} is a label, not '{show(operand)}'", operand, instruction)
-                elif not isinstance(scope.find(operand.name), Label):
+                elif operand.offset or not isinstance(scope.find(operand.name), Label):
                     yield self.error(f"there is no label '{operand.name}' in this block or around it", operand, instruction)
             case "imm":
                 if not isinstance(operand, tree.Integer):
@@ -196,6 +213,8 @@ class InstructionChecker:
 
     def check_names(self, operand: tree.Operand | None, scope: Scope, instruction: tree.Instruction) -> Iterator[PtxError]:
         """All registers inside an operand are declared."""
+        if isinstance(operand, tree.Sink) or (isinstance(operand, tree.Vector) and any(isinstance(one, tree.Sink) for one in operand.elements)):
+            yield self.error(f"'{show(operand)}' in '{instruction.mnemonic}' is read: '_' cannot stand there", operand, instruction)
         for name in isa.table.registers(operand):
             if self.register_type(name, scope) is None and name not in SPECIAL and name not in VECTORS:
                 yield self.undeclared(tree.Register(name, getattr(operand, "position", None)), scope, instruction, "the register")
@@ -206,6 +225,8 @@ class InstructionChecker:
             yield self.error(f"operand {value.name} of '{instruction.mnemonic}' is an address: "
                              f"write '[{show(operand)}]'", operand, instruction)
             return
+        if operand.coordinates is not None and operand.offset:
+            yield self.error(f"'{show(operand)}': no offset stands before coordinates", operand, instruction)
         slots = match_.slots
         space = slots.get(value.name if value.name in ("dst", "src") else "space") or None
         if value.name == "barrier":
@@ -294,6 +315,9 @@ class InstructionChecker:
             accessed = "." + space if space else "generic addresses"
             yield self.error(f"'{base.name}' is in .{found.space}, and '{instruction.mnemonic}' accesses {accessed}: "
                              f"write '.{found.space}'", base, instruction)
+        elif (found.space == "param" and instruction.opcode == "ld" and found.name not in self.returned and self.function is not None
+              and not any(found is parameter for parameter in (*self.function.parameters, *self.function.results))):
+            yield self.error(f"'{base.name}' is read, and no call returns anything in it", base, instruction)
         elif (found.space == "param" and instruction.opcode == "st" and self.function is not None
               and any(found is parameter for parameter in self.function.parameters)):
             yield self.error(f"'{base.name}' is a parameter that the caller passes in, and cannot be written", base, instruction)
@@ -345,7 +369,9 @@ class InstructionChecker:
                      in_vector: bool = False) -> Iterator[PtxError]:
         """One register, constant or symbol against a type."""
         instruction, opcode = match_.instruction, match_.instruction.opcode
-        relaxed = opcode in RELAXED and value.name in ("d", "a", "b")
+        relaxed = opcode in RELAXED and value.name in ("d", "a", "b") and not (
+            opcode == "cvt" and (in_vector or len(match_.values) != 2 or "bf16" in (match_.get("D"), match_.get("S"))))
+        relaxed = relaxed and not match_.get("async")
         match operand:
             case tree.Register(name=name):
                 if name in SPECIAL or name in VECTORS:
@@ -409,7 +435,8 @@ class InstructionChecker:
             yield self.error(f"{where}: '{name}' is a special register, and cannot be written", operand, instruction)
         elif name in VECTORS:
             yield self.error(f"{where}: '{name}' is a vector of four: write '{name}.x', '{name}.y' or '{name}.z'", operand, instruction)
-        elif not (instruction.opcode in READ_SPECIAL and value.name in "ad") and not in_vector:
+        elif not in_vector and not (instruction.opcode in READ_SPECIAL and value.name in "ad" and len(match_.values) == 2
+                                    and type_ in _SPECIAL_HOLDERS):
             yield self.error(f"{where}: '{name}' is a special register: read it with 'mov' first", operand, instruction)
         else:
             short = type_ in ("u16", "s16", "b16") and name[:-2] in VECTORS  # they were 16 bits wide once
@@ -424,7 +451,9 @@ class InstructionChecker:
             yield self.error(f"{where} is {why}: it is a register, not '{show(operand)}'", operand, instruction)
             return
         class_ = class_of(type_)
-        if isinstance(operand, tree.Float):
+        if type_ in _PACKED_INTEGERS:
+            yield self.error(f"{where} is .{type_}, and takes registers only", operand, instruction)
+        elif isinstance(operand, tree.Float):
             fits = type_ in ("f32", "f64") or (class_ == "b" and (in_vector or type_ == f"b{operand.width}"))
             if not fits:
                 more = ": write its bits as an integer" if class_ == "b" else ": it takes registers only" if class_ == "f" else ""
@@ -443,6 +472,9 @@ class InstructionChecker:
             yield self.error(f"{where}: '{operand.name}' is not declared", operand, instruction)
         elif isinstance(found, Label | tree.Directive | tree.RegisterDeclaration):
             yield self.error(f"{where}: '{operand.name}' is {kind_of(found)}, which has no address", operand, instruction)
+        elif (isinstance(found, tree.Variable) and found.space == "param" and self.function is not None
+              and not any(found is one for one in (*self.function.parameters, *self.function.results))):
+            yield self.error(f"{where}: '{operand.name}' is a parameter of a call, which has no address", operand, instruction)
         elif class_of(type_) not in "bi":
             yield self.error(f"{where}: '{operand.name}' is {kind_of(found)}; its address is an integer, not "
                              f".{type_}", operand, instruction)
@@ -474,6 +506,8 @@ class InstructionChecker:
                                  f"'{show(element)}'", element, instruction)
                 return
         count = len(operand.elements)
+        if not types and all(isinstance(element, tree.Sink) for element in operand.elements):
+            yield self.error(f"'{show(operand)}' names no register", operand, instruction)
         if problem := self.mixed(operand, scope):
             yield self.error(f"in '{instruction}': {problem}", operand, instruction)
         elif any(BITS[register] * count != BITS[type_] for register in types):
@@ -508,6 +542,9 @@ class InstructionChecker:
             what = f"is {kind_of(found)}" if found else "is not declared"
             yield self.error(f"'{show(callee)}' in 'call' {what}, and must be a function", callee, instruction)
             return
+        if match_.value("targets") is not None:
+            yield self.error(f"a list of targets is for calls through a register, not for '{found.name}'", instruction)
+            return
         if found.kernel:
             yield self.error(f"'{found.name}' is a kernel: kernels are launched, not called", callee, instruction)
             return
@@ -534,6 +571,9 @@ class InstructionChecker:
                 elif found.space != "param":
                     yield self.error(f"{what}: '{operand.name}' is in .{found.space}; "
                                      "arguments are registers, constants or .param variables", operand, instruction)
+                elif parameter.dimensions and alignment(found) != alignment(parameter):
+                    yield self.error(f"{what}: '{operand.name}' is aligned to {alignment(found)} bytes, and '{parameter.name}' to "
+                                     f"{alignment(parameter)}", operand, instruction)
                 elif (size := size_of(parameter)) is not None and size_of(found) != size:
                     yield self.error(f"{what}: '{operand.name}' has {size_of(found)} bytes, and '{parameter.name}' "
                                      f"{size}", operand, instruction)

@@ -13,8 +13,8 @@ from warpwright.ptx.tree import Position
 # Blanks and comments are matched possessively, so that no text, however odd, makes the expression try twice.
 _TOKEN = re.compile(
     r"""(?>\s++|//[^\n]*+|/\*.*?\*/|\#[ \t]*(?:line[ \t]+)?\d+[^\n]*+)*+  # blanks, comments, line marks of a preprocessor
-    (?:(?P<word>(?:[A-Za-z][\w$]*|[$%][\w$]+|_[\w$]*)(?:\.\w+(?:::\w+)*)*)
-    |(?P<dot>\.[A-Za-z0-9_]\w*(?:::\w+)*)
+    (?:(?P<word>(?:[A-Za-z][\w$]*|[$%][\w$]+|_[\w$]*)(?:\.\w+(?:::\w+(?::\d+)?)*)*)
+    |(?P<dot>\.[A-Za-z0-9_]\w*(?:::\w+(?::\d+)?)*)
     |(?P<number>0[fF][0-9a-fA-F]{8}(?![\w$])|0[dD][0-9a-fA-F]{16}(?![\w$])
         |\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+(?![\w$])|\d[\w$]*)
     |(?P<string>"[^"\n]*")

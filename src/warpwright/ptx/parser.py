@@ -15,7 +15,7 @@ SPACES = ("global", "shared", "const", "local", "param", "tex", "reg")
 # Directives between a function's parameters and its body.
 FUNCTION_DIRECTIVES = {
     "maxntid", "reqntid", "minnctapersm", "maxnctapersm", "maxnreg", "noreturn", "pragma", "reqnctapercluster", "explicitcluster",
-    "maxclusterrank", "blocksareclusters", "abi_preserve", "abi_preserve_control", "callprototype",
+    "maxclusterrank", "blocksareclusters", "abi_preserve", "abi_preserve_control", "minperctamemory",
 }
 
 
@@ -125,6 +125,8 @@ class _Parser(OperandReader):
             self.at += 1
         directive = self.dot()
         if directive in ("entry", "func"):
+            if linkage == "common":
+                self.fail("'.common' is for variables in .global")
             items.append(self.function(linkage, start))
         elif directive in SPACES:
             items.extend(self.variables(linkage, start))
@@ -235,17 +237,18 @@ class _Parser(OperandReader):
 
     def dot_statement(self, statements: list[tree.Statement]) -> None:
         start = self.at
-        linkage = ""
-        if (word := self.dot()) in LINKAGES:
-            linkage = word or ""
-            self.at += 1
         directive = self.dot()
+        linkage = ""
+        if directive in LINKAGES:
+            if directive != "extern":
+                self.fail(f"'.{directive}' cannot stand inside a function")
+            linkage = directive
+            self.at += 1
+            directive = self.dot()
         if directive == "reg":
             self.register_declarations(statements)
         elif directive in SPACES:
             statements.extend(self.variables(linkage, start))
-        elif linkage:
-            self.fail(f"expected a variable after '.{linkage}', found {self.shown()}")
         elif directive in ("func", "entry"):
             self.fail(f"'.{directive}' cannot stand inside a function: is a '}}' missing above?")
         else:
@@ -253,6 +256,8 @@ class _Parser(OperandReader):
 
     def register_declarations(self, statements: list[tree.Statement]) -> None:
         self.at += 1
+        if self.dot() == "v8":
+            self.fail("registers are vectors of two or four")
         vector = self.vector_prefix()
         type_ = self.dot()
         if type_ is None:
@@ -284,8 +289,8 @@ class _Parser(OperandReader):
         if not self.accept("<"):
             return None
         count = self.primary()
-        if not isinstance(count, tree.Integer) or count.value < 1:
-            self.fail("the count in '<…>' is a positive integer", self.at - 1)
+        if not isinstance(count, tree.Integer):
+            self.fail("the count in '<…>' is an integer", self.at - 1)
         self.expect(">", "after the count")
         return count.value
 
@@ -319,7 +324,7 @@ class _Parser(OperandReader):
             elif word == "ptr" and parameter:
                 self.at += 1
                 pointed = None
-                if self.dot() in ("global", "shared", "const", "local", "param"):
+                if self.dot() in ("global", "shared", "const", "local"):
                     pointed = self.dot()
                     self.at += 1
                 pointer = tree.PointerHint(pointed, self.integer("the alignment") if self.accept_dot("align") else None)
@@ -346,7 +351,12 @@ class _Parser(OperandReader):
             scope.symbols.update(f"{name}{i}" for i in range(count))
         dimensions: list[int | None] = []
         while self.accept("["):
-            dimensions.append(None if self.kinds[self.at] == "]" else self.integer("the array's length"))
+            if self.kinds[self.at] not in ("number", "]"):
+                self.fail(f"an array's length is a number, not {self.shown()}")
+            length = None if self.kinds[self.at] == "]" else self.primary()
+            if isinstance(length, tree.Float):
+                self.fail("an array's length is an integer", self.at - 1)
+            dimensions.append(None if length is None else length.value)
             self.expect("]", "after the array's length")
         initializer = self.initializer() if self.accept("=") else None
         return tree.Variable(space, type_, name, tuple(dimensions), align, vector, initializer, linkage, attributes, pointer, count,

@@ -449,6 +449,8 @@ class _Flattener:
             raise PtxError(error.message, error.line, error.column, self.module.file) from None
         if instruction.opcode in _TEXTURES:
             self.fail(f"the virtual GPU has no textures and surfaces: it cannot run '{instruction.mnemonic}'", instruction.position)
+        if not found.form.runs:
+            self.fail(f"the virtual GPU does not run '{instruction.mnemonic}'", instruction.position)
         args: dict[str, Arg] = {}
         types: dict[str, tuple[str, int | None]] = {}
         slots, selected = found.slots, video.parts(found) if instruction.opcode in video.OPCODES else {}

@@ -441,6 +441,8 @@ class Decoder:
 
             return control.step(self, instruction, labels)
         match = isa.match(instruction)
+        if not match.form.runs:
+            raise ValueError("the virtual GPU does not run it")
         meaning = PER_THREAD.get(f"{opcode}.cc" if match.get("cc") else opcode) or PER_THREAD.get(opcode)
         if meaning:
             return self.per_thread(match, meaning(match, self))

@@ -12,6 +12,7 @@ from warpwright.ptx.isa import (  # noqa: F401  each declares its instructions
     matrix,
     memory,
     move,
+    recent,
     special,
     synchronise,
     tensor_memory,

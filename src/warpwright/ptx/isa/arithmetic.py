@@ -23,7 +23,7 @@ for _opcode, _meaning in (("add", "d = a + b"), ("sub", "d = a - b")):
     declare(
         _opcode, _meaning,
         (f"T:{{{INTEGERS}}}", BINARY),
-        *((("T:{u16x2|s16x2}", BINARY, "@sm_90@ptx8.0"), ("sat T:{u16x2|s16x2}", BINARY, "@sm_120f@ptx9.2")) if _opcode == "add" else ()),
+        *((("T:{u16x2|s16x2}", BINARY, "@sm_90@ptx8.0"), ("sat T:{u16x2|s16x2}", BINARY, "@sm_107f/sm_120f@ptx9.2")) if _opcode == "add" else ()),
         ("sat T:{s32}", BINARY),
         (f"cc T:{{{CARRY}}}", BINARY),
         (f"{ROUND}? ftz? sat? T:{{f32}}", BINARY),
@@ -34,8 +34,8 @@ for _opcode, _meaning in (("add", "d = a + b"), ("sub", "d = a - b")):
         (f"{ROUND}? sat? T:{{f32}} {NARROW}", "=d:T, a:S, b:T", "@sm_100@ptx8.6"),
     )
 
-declare("addc", "d = a + b + carry", (f"cc? T:{{{CARRY}}}", BINARY))
-declare("subc", "d = a - b - 1 + carry", (f"cc? T:{{{CARRY}}}", BINARY))
+declare("addc", "d = a + b + carry", ("T:{u32|s32|u64|s64}", BINARY), (f"cc T:{{{CARRY}}}", BINARY))
+declare("subc", "d = a - b - 1 + carry", ("T:{u32|s32|u64|s64}", BINARY), (f"cc T:{{{CARRY}}}", BINARY))
 
 declare(
     "mul", "d = a · b: the low or high half of the product, or all of it (wide)",
@@ -58,7 +58,8 @@ declare(
     (f"{ROUND} ftz? sat? T:{{f32}}", TERNARY),
     (f"{ROUND} T:{{f64}}", TERNARY),
 )
-declare("madc", "d = a · b + c + carry, the low or high half of the product", (f"mode:{{lo|hi}} cc? T:{{{CARRY}}}", TERNARY))
+declare("madc", "d = a · b + c + carry, the low or high half of the product", ("mode:{lo|hi} T:{u32|s32|u64|s64}", TERNARY),
+        (f"mode:{{lo|hi}} cc T:{{{CARRY}}}", TERNARY))
 declare("mad24", "d = a · b + c of the low 24 bits", ("mode:{lo|hi} T:{u32|s32}", TERNARY), ("mode:{hi} sat T:{s32}", TERNARY))
 
 declare(

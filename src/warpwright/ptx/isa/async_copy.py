@@ -10,11 +10,11 @@ from warpwright.ptx.isa.memory import FETCH
 from warpwright.ptx.isa.table import Match, constant, declare
 from warpwright.ptx.tree import Integer, Vector
 
-SHARED = "dst:{shared|shared::cta@ptx7.8}"
+SHARED = "dst:{shared|shared::cta}"
 BYTES = "complete:{mbarrier::complete_tx::bytes}"
 HINT = "hint:{L2::cache_hint}"
 MULTICAST = "multicast:{multicast::cluster}"
-GROUP = "group:{cta_group::1@sm_100f@ptx8.6|cta_group::2@sm_100f@ptx8.6}?"
+GROUP = "group:{cta_group::1@sm_100f/sm_107f/sm_110f@ptx8.6|cta_group::2@sm_100f/sm_107f/sm_110f@ptx8.6}?"
 DIM = "dim:{1d|2d|3d|4d|5d}"
 IM2COL_DIM = "dim:{3d|4d|5d}"
 
@@ -53,7 +53,7 @@ def _cp_async():
                "@sm_80@ptx7.4", "", _check_size)
 
 
-def _check_bulk_size(match: Match) -> str | None:
+def check_bulk_size(match: Match) -> str | None:
     size = match.value("size")
     if size and isinstance(size.operand, Integer) and (size.operand.value % 16 or size.operand.value < 0):
         return f"a bulk copy's size is a multiple of 16, not {size.operand.value}"
@@ -75,9 +75,10 @@ def _tensor_loads():
     for space, needs in (("shared::cluster", "@sm_90@ptx8.0"), ("shared::cta", "@sm_90@ptx8.6")):
         for dim, modes, offsets in (
             (DIM, "mode:{tile}?", ""),
-            ("dim:{2d}", f"mode:{{tile::gather4@{'sm_100f' if space == 'shared::cluster' else 'sm_100'}@ptx8.6}}", ""),
+            ("dim:{2d}", f"mode:{{tile::gather4@{'sm_100f/sm_107f/sm_110f' if space == 'shared::cluster' else 'sm_100'}@ptx8.6}}", ""),
             (IM2COL_DIM, "mode:{im2col}", ", offsets:any"),
-            (IM2COL_DIM, "mode:{im2col::w@sm_100f@ptx8.6|im2col::w::128@sm_100f@ptx8.6}", ", offsets:any"),
+            (IM2COL_DIM, f"mode:{{im2col::w@{'sm_100f/sm_107f/sm_110f' if space == 'shared::cluster' else 'sm_100'}@ptx8.6|"
+             "im2col::w::128@sm_100f/sm_107f/sm_110f@ptx8.6}", ", offsets:any"),
         ):
             options = (_MASK, _POLICY) if space == "shared::cluster" else (_POLICY,)
             multicast = "<multicast>" if space == "shared::cluster" else ""
@@ -87,12 +88,14 @@ def _tensor_loads():
 
 def _tensor_rest():
     store = "async bulk tensor {} dst:{{global}} src:{{shared::cta}} {} complete:{{bulk_group}} <hint>"
-    for dim, mode in ((DIM, "mode:{tile}?"), (IM2COL_DIM, "mode:{im2col_no_offs}"), ("dim:{2d}", "mode:{tile::scatter4@sm_100@ptx8.6}")):
+    for dim, mode in ((DIM, "mode:{tile}?"), (IM2COL_DIM, "mode:{im2col_no_offs}"), ("dim:{2d}",
+                                                                                     "mode:{tile::scatter4@sm_100f/sm_107f/sm_110f@ptx8.6}")):
         yield from _options(store.format(dim, mode), "dst:addr, src:addr", "@sm_90@ptx8.0", _POLICY)
     fetch = "async bulk prefetch tensor {} level:{{L2}} src:{{global}} {} <hint>"
     yield from _options(fetch.format(DIM, "mode:{tile}?"), "src:addr", "@sm_90@ptx8.0", _POLICY)
-    yield from _options(fetch.format("dim:{2d}", "mode:{tile::gather4@sm_100@ptx8.6}"), "src:addr", "@sm_90@ptx8.0", _POLICY)
-    yield from _options(fetch.format(IM2COL_DIM, "mode:{im2col|im2col::w@sm_100f@ptx8.6|im2col::w::128@sm_100f@ptx8.6}"),
+    yield from _options(fetch.format("dim:{2d}", "mode:{tile::gather4@sm_100f/sm_107f/sm_110f@ptx8.6}"), "src:addr", "@sm_90@ptx8.0", _POLICY)
+    yield from _options(fetch.format(IM2COL_DIM,
+                                     "mode:{im2col|im2col::w@sm_100f/sm_107f/sm_110f@ptx8.6|im2col::w::128@sm_100f/sm_107f/sm_110f@ptx8.6}"),
                         "src:addr, offsets:any", "@sm_90@ptx8.0", _POLICY)
     for dim, mode in ((DIM, "mode:{tile}?"), (IM2COL_DIM, "mode:{im2col_no_offs}")):
         yield from _options(f"reduce async bulk tensor {dim} dst:{{global}} src:{{shared::cta}} op:{{add|min|max|inc|dec|and|or|xor}} "
@@ -125,7 +128,7 @@ declare(
     ("async action:{commit_group|wait_all}", "", "@sm_80@ptx7.0"),
     ("async action:{wait_group}", "n:imm", "@sm_80@ptx7.0"),
     ("async action:{mbarrier} arrive noinc? space:{shared|shared::cta@ptx7.8}? T:{b64}", "a:addr", "@sm_80@ptx7.0"),
-    *((*form, "", _check_bulk_size) for form in _bulk()),
+    *((*form, "", check_bulk_size) for form in _bulk()),
     *((*form, "", _check_coordinates) for form in (*_tensor_loads(), *_tensor_rest())),
     effects="load store",
 )
@@ -142,11 +145,11 @@ _MAP = "action:{replace} tile"
 _MAP_SPACE = "space:{global|shared::cta}? object:{b1024}"
 declare(
     "tensormap", "change a field of a tensor map, or copy one from shared to global memory with a fence",
-    (f"{_MAP} field:{{global_address}} {_MAP_SPACE} T:{{b64}}", "a:addr, b:T", "@sm_90a+@ptx8.3"),
-    (f"{_MAP} field:{{rank}} {_MAP_SPACE} T:{{b32}}", "a:addr, b:T", "@sm_90a+@ptx8.3"),
-    (f"{_MAP} field:{{box_dim|global_dim|element_stride}} {_MAP_SPACE} T:{{b32}}", "a:addr, index:imm, b:T", "@sm_90a+@ptx8.3", "",
+    (f"{_MAP} field:{{global_address}} {_MAP_SPACE} T:{{b64}}", "a:addr, b:u64", "@sm_90a+@ptx8.3"),
+    (f"{_MAP} field:{{rank}} {_MAP_SPACE} T:{{b32}}", "a:addr, b:u32", "@sm_90a+@ptx8.3"),
+    (f"{_MAP} field:{{box_dim|global_dim|element_stride}} {_MAP_SPACE} T:{{b32}}", "a:addr, index:imm, b:u32", "@sm_90a+@ptx8.3", "",
      _check_map),
-    (f"{_MAP} field:{{global_stride}} {_MAP_SPACE} T:{{b64}}", "a:addr, index:imm, b:T", "@sm_90a+@ptx8.3", "", _check_map),
+    (f"{_MAP} field:{{global_stride}} {_MAP_SPACE} T:{{b64}}", "a:addr, index:imm, b:u64", "@sm_90a+@ptx8.3", "", _check_map),
     (f"{_MAP} field:{{elemtype|interleave_layout|swizzle_mode|swizzle_atomicity@sm_100a+@ptx8.6|fill_mode}} {_MAP_SPACE} T:{{b32}}",
      "a:addr, b:imm", "@sm_90a+@ptx8.3", "", _check_map),
     ("action:{cp_fenceproxy} dst:{global} src:{shared::cta} proxy:{tensormap::generic} sem:{release} "

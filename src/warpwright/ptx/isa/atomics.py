@@ -9,9 +9,12 @@ Operands: d the old value, a the address, b, c (cas: b is compared, c is stored)
 from warpwright.ptx.isa.memory import HINT, SCOPE
 from warpwright.ptx.isa.table import Match, declare
 
+ATOMIC_SCOPE = SCOPE.replace("|gpu|sys", "|gpu@sm_60@ptx5.0|sys@sm_60@ptx5.0").replace("{cta|", "{cta@sm_60@ptx5.0|")
+SEM = "sem:{relaxed@sm_70@ptx6.0|acquire@sm_70@ptx6.0|release@sm_70@ptx6.0|acq_rel@sm_70@ptx6.0}?"
+RED_SEM = "sem:{relaxed@sm_70@ptx6.0|release@sm_70@ptx6.0}?"
 SPACE = "space:{global|shared|shared::cta@sm_30@ptx7.8|shared::cluster@sm_90@ptx7.8}?"
-ORDER = f"sem:{{relaxed|acquire|release|acq_rel}}? {SCOPE}? {SPACE}"
-RED_ORDER = f"sem:{{relaxed|release}}? {SCOPE}? {SPACE}"
+ORDER = f"{SEM} {ATOMIC_SCOPE}? {SPACE}"
+RED_ORDER = f"{RED_SEM} {ATOMIC_SCOPE}? {SPACE}"
 GLOBAL = "space:{global}?"
 
 # (op slot with flags, types, needs)
@@ -20,7 +23,7 @@ _SCALAR = (
     ("op:{add}", "u32|s32|u64|f32|f64@sm_60@ptx5.0", ""),
     ("op:{inc|dec}", "u32", ""),
     ("op:{min|max}", "u32|s32|u64|s64", ""),
-    ("op:{add} noftz", "f16|f16x2", "@sm_60@ptx6.2"),
+    ("op:{add} noftz", "f16@sm_70@ptx6.3|f16x2", "@sm_60@ptx6.2"),
     ("op:{add} noftz", "bf16|bf16x2", "@sm_90@ptx7.8"),
 )
 _VECTOR = (

@@ -47,9 +47,9 @@ declare(
     *(form for cmp, ftz, types in _COMPARED for form in _with_bool(f"cmp:{{{cmp}}} % {ftz} D:{{u32|s32|f32}} T:{{{types}}}", _value)),
     *(form for cmp, ftz, types in _COMPARED for form in _with_bool(f"cmp:{{{cmp}}} % {ftz} D:{{{HALF}}} T:{{{types}}}", _value)),
     *(form for cmp, _, types in _COMPARED for form in _with_bool(f"cmp:{{{cmp}}} % D:{{{BHALF}}} T:{{{types}}}", _value)),
-    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % ftz? D:{{f16|u16|s16|u32|s32}} T:{{{HALF}}}", _value),
+    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % ftz? D:{{f16|u16@ptx6.5|s16@ptx6.5|u32@ptx6.5|s32@ptx6.5}} T:{{{HALF}}}", _value),
     *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % D:{{bf16|u16|s16|u32|s32}} T:{{{BHALF}}}", _value),
-    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % ftz? D:{{f16x2|u32|s32}} T:{{f16x2}}", _value, "@sm_53@ptx4.2"),
+    *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % ftz? D:{{f16x2|u32@ptx6.5|s32@ptx6.5}} T:{{f16x2}}", _value, "@sm_53@ptx4.2"),
     *_with_bool(f"cmp:{{{FLOAT_ORDER}}} % D:{{bf16x2|u32|s32}} T:{{bf16x2}}", _value, "@sm_90@ptx7.8"),
 )
 declare("selp", "d = c ? a : b", ("T:{b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64}", "=d:T, a:T, b:T, c:pred"))

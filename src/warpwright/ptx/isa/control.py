@@ -25,7 +25,7 @@ declare("ret", "return to the caller; from a kernel, exit", ("uni?", ""), effect
 declare("exit", "end the thread", ("", ""), effects="exit")
 declare("trap", "stop the launch with an error", ("", ""), effects="exit")
 declare("brkpt", "stop for the debugger", ("", ""), effects="nop")
-declare("nanosleep", "wait for about a nanoseconds", ("T:{u32}", "a:T", "@sm_70@ptx6.3"), effects="nop")
+declare("nanosleep", "wait for about a nanoseconds", ("T:{u32}", "a:T", "@sm_70@ptx6.2"), effects="nop")
 declare("pmevent", "trigger performance monitor events", ("", "a:imm", "", "", constant("a", *range(16))),
         ("mask", "a:imm", "@sm_20@ptx3.0"), effects="nop")
 declare("griddepcontrol", "let dependent grids start, or wait for the grids before this one",
@@ -42,6 +42,13 @@ def _register_count(match: Match) -> str | None:
 
 declare("setmaxnreg", "give the warp's thread group more or fewer registers",
         ("action:{inc|dec} sync aligned T:{u32}", "a:imm", "@sm_90a+@ptx8.0", "", _register_count), effects="barrier")
-declare("alloca", "d = the address of a fresh bytes of the thread's stack", ("T:{u32|u64}", "=d:T, a:T, b:imm?", "@sm_52@ptx7.3"))
+def _check_alignment(match: Match) -> str | None:
+    value = match.value("b")
+    number = getattr(value.operand, "value", 1) if value else 1
+    return None if number > 0 and number & (number - 1) == 0 else f"an alignment is a power of two, not {number}"
+
+
+declare("alloca", "d = the address of a fresh bytes of the thread's stack", ("T:{u32|u64}", "=d:T, a:T, b:imm?", "@sm_52@ptx7.3", "",
+                                                                             _check_alignment))
 declare("stacksave", "d = the stack pointer", ("T:{u32|u64}", "=d:T", "@sm_52@ptx7.3"))
 declare("stackrestore", "set the stack pointer to a", ("T:{u32|u64}", "a!:T", "@sm_52@ptx7.3"))

@@ -69,16 +69,26 @@ def rows(slots: dict, argument: str) -> tuple[int | None, str]:
     return int(slots["num"][1:]) * (2 if slots["shape"] == "m16n16" else 1), "b32"
 
 
+# The most that the selector of mma.sp's metadata may be: bits of A and k decide how many lanes of four hold them.
+_SELECTORS = {
+    ("tf32", 16): 1, ("s8", 32): 1, ("u8", 32): 1, ("s8", 64): 0, ("u8", 64): 0, ("s4", 64): 1, ("u4", 64): 1, ("s4", 128): 0, ("u4", 128): 0,
+    ("e4m3", 64): 0, ("e5m2", 64): 0,
+}
+
+
 def _check_selector(match: Match) -> str | None:
     value = match.value("f")
     number = getattr(value.operand, "value", 0) if value else 0
-    return None if 0 <= number <= 3 else f"f says which lanes hold the metadata, 0 to 3, not {number}"
+    most = _SELECTORS.get((match["A"], shape_of(match["shape"])[2]), 3)
+    if (match["A"] == "bf16" or match.get("sp::ordered_metadata")) and match["A"] in ("f16", "bf16") and shape_of(match["shape"])[2] == 32:
+        most = 1
+    return None if 0 <= number <= most else f"f says which lanes hold the metadata, 0 to {most}, not {number}"
 
 
 TYPE_FUNCTIONS.update(fragment=fragment, wmma_fragment=wmma_fragment, wgmma_fragment=wgmma_fragment, rows=rows)
 
 _FRAGMENTS = "=d:fragment(D), a:fragment(A), b:fragment(B), c:fragment(C)"
-_SPARSE = _FRAGMENTS + ", e:b32, f:imm"
+_SPARSE = _FRAGMENTS + ", e!:b32, f:imm"
 _ROWCOL = "alayout:{row} blayout:{col}"
 _FP8 = "e4m3|e5m2"
 _TINY = "e4m3|e5m2|e3m2|e2m3|e2m1"
@@ -99,7 +109,7 @@ declare(
     *((f"sync aligned shape:{{m16n8k16@sm_89@ptx8.7|m16n8k32}} {_ROWCOL} D:{{{acc}}} A:{{{_FP8}}} B:{{{_FP8}}} C:{{{acc}}}",
        _FRAGMENTS, needs) for acc, needs in (("f32", "@sm_89@ptx8.4"), ("f16", "@sm_89@ptx8.7"))),
     *((f"sync aligned shape:{{m16n8k32}} {_ROWCOL} kind:{{kind::f8f6f4}} D:{{{acc}}} A:{{{_FP8}}} B:{{{_FP8}}} C:{{{acc}}}",
-       _FRAGMENTS, "@sm_100a+@ptx8.7") for acc in ("f16", "f32")),
+       _FRAGMENTS, "@sm_100a+@ptx8.6") for acc in ("f16", "f32")),
     *((f"sync aligned shape:{{m16n8k32}} {_ROWCOL} kind:{{kind::f8f6f4}} D:{{{acc}}} A:{{{_TINY}}} B:{{{_TINY}}} C:{{{acc}}}",
        _FRAGMENTS, "@sm_120f@ptx8.7") for acc in ("f16", "f32")),
     (f"sync aligned shape:{{m16n8k32}} {_ROWCOL} kind:{{kind::mxf8f6f4}} block_scale scale_vec:{{scale_vec::1X}}? "
@@ -108,8 +118,11 @@ declare(
     (f"sync aligned shape:{{m16n8k64}} {_ROWCOL} kind:{{kind::mxf4}} block_scale scale_vec:{{scale_vec::2X}}? "
      "D:{f32} A:{e2m1} B:{e2m1} C:{f32} scale:{ue8m0}",
      _FRAGMENTS + ", scale_a!:b32, id_a:2*u16, scale_b!:b32, id_b:2*u16", "@sm_120f@ptx8.7"),
-    (f"sync aligned shape:{{m16n8k64}} {_ROWCOL} kind:{{kind::mxf4nvf4}} block_scale scale_vec:{{scale_vec::2X|scale_vec::4X}} "
-     "D:{f32} A:{e2m1} B:{e2m1} C:{f32} scale:{ue8m0|ue4m3}",
+    (f"sync aligned shape:{{m16n8k64}} {_ROWCOL} kind:{{kind::mxf4nvf4}} block_scale scale_vec:{{scale_vec::2X}} "
+     "D:{f32} A:{e2m1} B:{e2m1} C:{f32} scale:{ue8m0}",
+     _FRAGMENTS + ", scale_a!:b32, id_a:2*u16, scale_b!:b32, id_b:2*u16", "@sm_120f@ptx8.7"),
+    (f"sync aligned shape:{{m16n8k64}} {_ROWCOL} kind:{{kind::mxf4nvf4}} block_scale scale_vec:{{scale_vec::4X}} "
+     "D:{f32} A:{e2m1} B:{e2m1} C:{f32} scale:{ue8m0@ptx9.1|ue4m3}",
      _FRAGMENTS + ", scale_a!:b32, id_a:2*u16, scale_b!:b32, id_b:2*u16", "@sm_120f@ptx8.7"),
     # integers and bits
     (f"sync aligned shape:{{m8n8k16|m16n8k16@sm_80@ptx7.0|m16n8k32@sm_80@ptx7.0}} {_ROWCOL} satfinite? "
@@ -127,7 +140,7 @@ declare(
         (f"{sp} sync aligned shape:{{m16n8k16|m16n8k32}} {_ROWCOL} D:{{f32}} A:{{bf16}} B:{{bf16}} C:{{f32}}", _SPARSE, "@sm_80@ptx7.1"),
         (f"{sp} sync aligned shape:{{m16n8k8|m16n8k16}} {_ROWCOL} D:{{f32}} A:{{tf32}} B:{{tf32}} C:{{f32}}", _SPARSE, "@sm_80@ptx7.1"),
         *((f"{sp} sync aligned shape:{{m16n8k64}} {_ROWCOL} D:{{{acc}}} A:{{{_FP8}}} B:{{{_FP8}}} C:{{{acc}}}", _SPARSE, needs)
-          for acc, needs in (("f32", "@sm_89@ptx8.4"), ("f16", "@sm_120f@ptx8.7"))),
+          for acc, needs in (("f32", "@sm_89@ptx8.4"), ("f16", "@sm_120f@ptx8.7")) if acc == "f32" or sp != "sp"),
         (f"{sp} sync aligned shape:{{m16n8k32|m16n8k64}} {_ROWCOL} satfinite? D:{{s32}} A:{{u8|s8}} B:{{u8|s8}} C:{{s32}}", _SPARSE,
          "@sm_80@ptx7.1"),
         (f"{sp} sync aligned shape:{{m16n8k64|m16n8k128}} {_ROWCOL} satfinite? D:{{s32}} A:{{u4|s4}} B:{{u4|s4}} C:{{s32}}", _SPARSE,
@@ -179,15 +192,15 @@ def _wmma_moves():
     for shapes, ab, c, needs in _WMMA:
         for operand, types in (("a", ab), ("b", ab), ("c", c)):
             layout = {"a": "layout:{row}", "b": "layout:{col}"}.get(operand, _LAYOUT) if shapes in ("m8n8k32", "m8n8k128") else _LAYOUT
-            yield (f"action:{{load}} operand:{{{operand}}} sync aligned {layout} shape:{{{shapes}}} {_WMMA_SPACE} "
+            yield (f"action:{{load}} operand:{{{operand}}} sync aligned@ptx6.3 {layout} shape:{{{shapes}}} {_WMMA_SPACE} "
                    f"{operand.upper()}:{{{types}}}",
                    f"=d:wmma_fragment({operand.upper()}), a:addr, stride:u32?", needs)
-        yield (f"action:{{store}} operand:{{d}} sync aligned {_LAYOUT} shape:{{{shapes}}} {_WMMA_SPACE} D:{{{c}}}",
+        yield (f"action:{{store}} operand:{{d}} sync aligned@ptx6.3 {_LAYOUT} shape:{{{shapes}}} {_WMMA_SPACE} D:{{{c}}}",
                "a:addr, b:wmma_fragment(D), stride:u32?", needs)
 
 
 _WMMA_FRAGMENTS = "=d:wmma_fragment(D), a:wmma_fragment(A), b:wmma_fragment(B), c:wmma_fragment(C)"
-_WMMA_MMA = "action:{mma} sync aligned alayout:{row|col} blayout:{row|col}"
+_WMMA_MMA = "action:{mma} sync aligned@ptx6.3 alayout:{row|col} blayout:{row|col}"
 declare(
     "wmma", "load, multiply or store matrix fragments whose layout over the lanes is not told",
     *_wmma_moves(),
@@ -199,10 +212,10 @@ declare(
       for ab in ("u8", "s8")),
     (f"{_WMMA_MMA} shape:{{m16n16k8}} D:{{f32}} A:{{tf32}} B:{{tf32}} C:{{f32}}", _WMMA_FRAGMENTS, "@sm_80@ptx7.0"),
     (f"{_WMMA_MMA} shape:{{m8n8k4}} D:{{f64}} A:{{f64}} B:{{f64}} C:{{f64}} rnd:{{rn|rz|rm|rp}}?", _WMMA_FRAGMENTS, "@sm_80@ptx7.0"),
-    *((f"action:{{mma}} sync aligned alayout:{{row}} blayout:{{col}} shape:{{m8n8k32}} D:{{s32}} A:{{{ab}}} B:{{{ab}}} "
+    *((f"action:{{mma}} sync aligned@ptx6.3 alayout:{{row}} blayout:{{col}} shape:{{m8n8k32}} D:{{s32}} A:{{{ab}}} B:{{{ab}}} "
        "C:{s32} satfinite?",
        _WMMA_FRAGMENTS, "@sm_75@ptx6.3") for ab in ("u4", "s4")),
-    ("action:{mma} op:{xor|and@sm_80@ptx7.1} popc sync aligned alayout:{row} blayout:{col} shape:{m8n8k128} D:{s32} A:{b1} B:{b1} C:{s32}",
+    ("action:{mma} op:{xor|and@sm_80@ptx7.1} popc sync aligned@ptx6.3 alayout:{row} blayout:{col} shape:{m8n8k128} D:{s32} A:{b1} B:{b1} C:{s32}",
      _WMMA_FRAGMENTS, "@sm_75@ptx6.3"),
     effects="warp load store",
 )
@@ -237,12 +250,13 @@ def _check_wgmma(match: Match) -> str | None:
 def _wgmma(step: int, shapes: Callable[[int], str], rest: str, more: str, trans: bool = False) -> Iterator[tuple]:
     """The forms of one line of types: dense with `step` values of k, sparse with twice as many; a from registers or from shared memory."""
     accumulator = "+d:wgmma_fragment(D)"  # read where scale_d is true
+    words = "u32" if "D:{s32}" in rest else "b32"
     for sparse in (False, True):
         modifiers = f"action:{{mma_async}} {'sp ' if sparse else ''}sync aligned shape:{{{shapes(2 * step if sparse else step)}}} {rest}"
         extra = ", metadata:b32, selector:imm, " if sparse else ", "
         needs = "@sm_90a@ptx8.2" if sparse else "@sm_90a@ptx8.0"
-        yield modifiers, f"{accumulator}, a:4*b32, b:b64{extra}{more}" + (", trans_b:imm" if trans else ""), needs, "", _check_wgmma
-        yield (modifiers, f"{accumulator}, a:b64, b:b64{extra}{more}" + (", trans_a:imm, trans_b:imm" if trans else ""), needs, "",
+        yield modifiers, f"{accumulator}, a:4*{words}, b:u64{extra}{more}" + (", trans_b:imm" if trans else ""), needs, "", _check_wgmma
+        yield (modifiers, f"{accumulator}, a:u64, b:u64{extra}{more}" + (", trans_a:imm, trans_b:imm" if trans else ""), needs, "",
                _check_wgmma)
 
 
@@ -253,7 +267,8 @@ declare(
     *_wgmma(16, _n, "D:{f32} A:{bf16} B:{bf16}", _TRANSPOSED, trans=True),
     *_wgmma(8, _n, "D:{f32} A:{tf32} B:{tf32}", _TRANSPOSED),
     *_wgmma(32, _n, "D:{f16|f32} A:{e4m3|e5m2} B:{e4m3|e5m2}", _TRANSPOSED),
-    *_wgmma(32, _int_n, "satfinite? D:{s32} A:{u8|s8} B:{u8|s8}", "scale_d:pred"),
+    *_wgmma(32, _int_n, "satfinite? D:{s32} A:{u8} B:{u8|s8@ptx8.4}", "scale_d:pred"),
+    *_wgmma(32, _int_n, "satfinite? D:{s32} A:{s8} B:{s8|u8@ptx8.4}", "scale_d:pred"),
     *list(_wgmma(256, _int_n, "D:{s32} A:{b1} B:{b1} op:{and} popc", "scale_d:pred"))[:2],
     ("action:{fence|commit_group} sync aligned", "", "@sm_90a@ptx8.0"),
     ("action:{wait_group} sync aligned", "n:imm", "@sm_90a@ptx8.0"),

@@ -17,7 +17,7 @@ SCOPE = "scope:{cta|cluster@sm_90@ptx7.8|gpu|sys}"
 SPACE = f"space:{{{SPACES}}}?"
 STORED = "space:{global|local|param|param::func@ptx8.3|shared|shared::cta@sm_30@ptx7.8|shared::cluster@sm_90@ptx7.8}?"
 VOLATILE = "space:{global|local@ptx9.1|shared|shared::cta@sm_30@ptx7.8|shared::cluster@sm_90@ptx7.8}?"
-L1 = "l1:{L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate}?"
+L1 = "l1:{" + "|".join(f"L1::{word}@sm_70@ptx7.4" for word in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")) + "}?"
 L2 = "l2:{L2::evict_normal|L2::evict_first|L2::evict_last}?"
 HINT = "hint:{L2::cache_hint@sm_80@ptx7.4}?"
 FETCH = "fetch:{L2::64B@sm_75@ptx7.4|L2::128B@sm_75@ptx7.4|L2::256B@sm_80@ptx7.4}?"
@@ -51,6 +51,8 @@ def _check(match: Match) -> str | None:
 def _widths(modifiers: str, space: str, hints: str, operands: str, needs: str = ""):
     """An access once for each kind of width."""
     for vector, types, more in WIDTHS:
+        if types == "b128":
+            modifiers = modifiers.replace("|sys}", "|sys@ptx8.4}")
         yield (f"{modifiers.replace('<space>', space)} {hints.replace('<l2>', '')} {vector} T:{{{types}}}",
                operands if vector else operands.replace("*vec", ""), needs + more, "", _check)
     for vector, types, more in WIDE:
@@ -61,7 +63,7 @@ def _widths(modifiers: str, space: str, hints: str, operands: str, needs: str = 
 
 declare(
     "ld", "d = the value at address a",
-    *_widths("sem:{weak}? <space> cop:{ca|cg|cs|lu|cv}?", SPACE, LOAD_HINTS, LOADED),
+    *_widths("sem:{weak@sm_70@ptx6.0}? <space> cop:{ca|cg|cs|lu|cv}?", SPACE, LOAD_HINTS, LOADED),
     *_widths("sem:{volatile} <space>", VOLATILE, FETCH, "=d:T*vec, a:addr"),
     *_widths(f"sem:{{relaxed|acquire}} {SCOPE} <space>", SPACE, LOAD_HINTS, LOADED, "@sm_70@ptx6.0"),
     (f"mmio sem:{{relaxed|acquire@ptx9.3}} scope:{{sys}} space:{{global}}? T:{{{TYPES}}}", "=d:T, a:addr", "@sm_70@ptx8.2"),
@@ -74,7 +76,7 @@ declare("ldu", "d = the value at address a, the same for all lanes",
         effects="load")
 declare(
     "st", "the value at address a = b",
-    *_widths("sem:{weak}? <space> cop:{wb|cg|cs|wt}?", STORED, STORE_HINTS, GIVEN),
+    *_widths("sem:{weak@sm_70@ptx6.0}? <space> cop:{wb|cg|cs|wt}?", STORED, STORE_HINTS, GIVEN),
     *_widths("sem:{volatile} <space>", VOLATILE, "", "a:addr, b:T*vec"),
     *_widths(f"sem:{{relaxed|release}} {SCOPE} <space>", STORED, STORE_HINTS, GIVEN, "@sm_70@ptx6.0"),
     (f"mmio sem:{{relaxed|release@ptx9.3}} scope:{{sys}} space:{{global}}? T:{{{TYPES}}}", "a:addr, b:T", "@sm_70@ptx8.2"),
@@ -104,6 +106,13 @@ declare("discard", "drop the cache lines from address a on without writing them 
 
 _PRIMARY = "primary:{L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged}"
 _SECONDARY = "secondary:{L2::evict_first|L2::evict_unchanged}?"
+def _check_range(match: Match) -> str | None:
+    sizes = [getattr(match.values[i].operand, "value", None) for i in (2, 3)]
+    if isinstance(sizes[0], int) and isinstance(sizes[1], int) and sizes[0] > sizes[1]:
+        return f"the primary size, {sizes[0]}, is at most the total size, {sizes[1]}"
+    return None
+
+
 def _check_fraction(match: Match) -> str | None:
     value = match.value("a")
     if value is None or not isinstance(value.operand, Float):
@@ -116,7 +125,7 @@ def _check_fraction(match: Match) -> str | None:
 declare(
     "createpolicy", "d = a cache policy",
     (f"fractional {_PRIMARY} {_SECONDARY} T:{{b64}}", "=d:u64, a:f32?", "@sm_80@ptx7.4", "", _check_fraction),
-    (f"range space:{{global}}? {_PRIMARY} {_SECONDARY} T:{{b64}}", "=d:u64, a:addr, b:u32, c:u32", "@sm_80@ptx7.4"),
+    (f"range space:{{global}}? {_PRIMARY} {_SECONDARY} T:{{b64}}", "=d:u64, a:addr, b:u32, c:u32", "@sm_80@ptx7.4", "", _check_range),
     ("cvt level:{L2} T:{b64}", "=d:u64, a:u64", "@sm_80@ptx7.4"),
     effects="nop",
 )
@@ -130,7 +139,8 @@ def _check_order(match: Match) -> str | None:
 
 def _multimem():
     load, reduce = (f"sem:{{weak|relaxed|{order}}}? {SCOPE}? space:{{global}}?" for order in ("acquire", "release"))
-    tiny = "e4m3x4@sm_100a+@ptx8.6|e5m2x4@sm_100a+@ptx8.6"
+    specific = "sm_100f/sm_107f/sm_110f/sm_120a/sm_121a"
+    tiny = f"e4m3x4@{specific}@ptx8.6|e5m2x4@{specific}@ptx8.6"
     for action, order, operands in (("ld_reduce", load, "=d:T*vec, a:addr"), ("red", reduce.replace("weak|", ""), "a:addr, b:T*vec")):
         head = f"action:{{{action}}} {order}"
         for op, types in (("min|max", "u32|s32|u64|s64"), ("and|or|xor", "b32|b64"), ("add", "u32|s32|u64|f32|f64")):
@@ -144,7 +154,7 @@ def _multimem():
             yield f"{head} op:{{{op}}} {acc} vec:{{v2|v4}}? T:{{f16x2|bf16x2}}", operands, "@sm_90@ptx8.1", "", _check_order
             if action == "ld_reduce":
                 yield (f"{head} op:{{{op}}} {'acc:{acc::f16}?' if op == 'add' else ''} vec:{{v2|v4}}? T:{{{tiny}}}", operands,
-                       "@sm_100a+@ptx8.6", "", _check_order)
+                       f"@{specific}@ptx8.6", "", _check_order)
     store = f"action:{{st}} {reduce}"
     yield f"{store} T:{{b32|b64|u32|u64|s32|s64|f32|f64}}", "a:addr, b:T", "@sm_90@ptx8.1", "", _check_order
     yield f"{store} vec:{{v2|v4}} T:{{f32}}", "a:addr, b:T*vec", "@sm_90@ptx8.1", "", _check_order

@@ -24,12 +24,12 @@ def _check(match: Match) -> str | None:
 
 def _cta_barrier(aligned: str, needs: str):
     return (
-        (f"cta? action:{{sync}} {aligned}", "a:u32, b:u32?", needs, "", _check),
-        (f"cta? action:{{arrive}} {aligned}", "a:u32, b:u32", needs, "", _check),
-        (f"cta? action:{{red}} op:{{popc}} {aligned} T:{{u32}}", "=d:T, a:u32, c:pred", needs, "", _check),
-        (f"cta? action:{{red}} op:{{popc}} {aligned} T:{{u32}}", "=d:T, a:u32, b:u32, c:pred", needs, "", _check),
-        (f"cta? action:{{red}} op:{{and|or}} {aligned} T:{{pred}}", "=d:T, a:u32, c:pred", needs, "", _check),
-        (f"cta? action:{{red}} op:{{and|or}} {aligned} T:{{pred}}", "=d:T, a:u32, b:u32, c:pred", needs, "", _check),
+        (f"cta@ptx7.8? action:{{sync}} {aligned}", "a:u32, b:u32?", needs, "", _check),
+        (f"cta@ptx7.8? action:{{arrive}} {aligned}", "a:u32, b:u32", needs, "", _check),
+        (f"cta@ptx7.8? action:{{red}} op:{{popc}} {aligned} T:{{u32}}", "=d:T, a:u32, c:pred", needs, "", _check),
+        (f"cta@ptx7.8? action:{{red}} op:{{popc}} {aligned} T:{{u32}}", "=d:T, a:u32, b:u32, c:pred", needs, "", _check),
+        (f"cta@ptx7.8? action:{{red}} op:{{and|or}} {aligned} T:{{pred}}", "=d:T, a:u32, c:pred", needs, "", _check),
+        (f"cta@ptx7.8? action:{{red}} op:{{and|or}} {aligned} T:{{pred}}", "=d:T, a:u32, b:u32, c:pred", needs, "", _check),
     )
 
 
@@ -38,8 +38,8 @@ declare("bar", "wait at, or arrive at, a barrier of the CTA; or a barrier of the
         ("warp action:{sync}", "mask:u32", "@sm_30@ptx6.0"), effects="barrier")
 declare("barrier", "wait at, or arrive at, a barrier of the CTA or of the cluster",
         *_cta_barrier("aligned?", "@ptx6.0"),
-        ("cluster action:{arrive} sem:{release|relaxed}? aligned?", "", "@sm_90@ptx7.8"),
-        ("cluster action:{wait} sem:{acquire}? aligned?", "", "@sm_90@ptx7.8"), effects="barrier")
+        ("cluster action:{arrive} sem:{release@ptx8.0|relaxed@ptx8.0}? aligned?", "", "@sm_90@ptx7.8"),
+        ("cluster action:{wait} sem:{acquire@ptx8.0}? aligned?", "", "@sm_90@ptx7.8"), effects="barrier")
 
 declare(
     "fence", "order the memory accesses before and after",
@@ -58,11 +58,14 @@ declare(
     effects="fence",
 )
 declare("membar", "order the memory accesses before and after (the older fence.sc)",
-        ("level:{cta|gl|sys}", ""), ("proxy:{proxy} kind:{alias}", "", "@sm_70@ptx7.5"), effects="fence")
+        ("level:{cta|gl|sys}", ""), ("proxy:{proxy} kind:{alias}", "", "@sm_60@ptx7.5"), effects="fence")
 
 def _check_order(match: Match) -> str | None:
     if (match.get("sem") is None) != (match.get("scope") is None):
         return "a memory order (.acquire, .release, .relaxed) and a scope (.cta, .cluster) go together"
+    parity = match.value("b") if match.get("parity") else None
+    if parity is not None and isinstance(parity.operand, Integer) and parity.operand.value not in (0, 1):
+        return f"a parity is 0 or 1, not {parity.operand.value}"
     result = match.value("d")
     if match["action"].startswith("arrive") and match.get("space") == "shared::cluster" and result and not isinstance(result.operand, Sink):
         return "an arrival at another CTA's barrier (.shared::cluster) gives no state: write '_' for it"
@@ -94,7 +97,9 @@ declare(
 
 declare(
     "clusterlaunchcontrol", "take over the work of a cluster that has not started",
-    ("action:{try_cancel} async space:{shared::cta}? complete:{mbarrier::complete_tx::bytes} multicast:{multicast::cluster::all}? T:{b128}",
+    ("action:{try_cancel} async space:{shared::cta}? complete:{mbarrier::complete_tx::bytes}"
+     " multicast:{multicast::cluster::all@sm_100f/sm_107f/sm_110f/sm_120f}? "
+     "T:{b128}",
      "a:addr, barrier:addr", "@sm_100@ptx8.6"),
     ("action:{query_cancel} query:{is_canceled} D:{pred} T:{b128}", "=d:pred, a:b128", "@sm_100@ptx8.6"),
     ("action:{query_cancel} query:{get_first_ctaid} vec:{v4} D:{b32} T:{b128}", "=d:D*vec, a:b128", "@sm_100@ptx8.6"),

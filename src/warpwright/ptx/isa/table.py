@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from warpwright.errors import PtxError
@@ -29,7 +29,7 @@ TYPE_BITS = {
     "f16x2": 32, "bf16x2": 32, "f32x2": 64, "u16x2": 32, "s16x2": 32,
     "e4m3": 8, "e5m2": 8, "e4m3x2": 16, "e5m2x2": 16, "e4m3x4": 32, "e5m2x4": 32,
     "e2m1": 4, "e2m3": 6, "e3m2": 6, "u4": 4, "s4": 4, "ue8m0x2": 16, "e2m1x2": 8, "e2m3x2": 16, "e3m2x2": 16, "e2m1x4": 16,
-    "e2m3x4": 32, "e3m2x4": 32,
+    "e2m3x4": 32, "e3m2x4": 32, "u8x4": 32, "s8x4": 32, "s2f6x2": 16, "ue5m3x2": 16,
 }
 _WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64", "b16": "b32", "b32": "b64", "u8": "u16", "s8": "s16"}
 
@@ -145,7 +145,9 @@ def _operand(word: str) -> OperandSpec:
 
 
 # Slots whose modifier is part of the instruction's name, and cannot move.
-_NAMING = {"cta", "sp", "sp::ordered_metadata", "action", "operand", "warp", "cluster", "async", "bulk", "tensor", "reduce", "prefetch", "to", "pack",
+_NAMING = {"cta", "cvt", "dir", "level", "b", "p", "tile", "field", "sp", "sp::ordered_metadata", "action", "operand", "warp", "cluster", "async",
+           "bulk",
+           "tensor", "reduce", "prefetch", "to", "pack",
            "dst", "src", "proxy",
            "fractional", "range"}
 
@@ -158,7 +160,7 @@ def _ordered_group(modifier: str) -> str:
 
 
 # Modifiers that ptxas takes more than once for the same as once.
-_REPEATABLE = {"cc", "sat", "uni", "relu"}
+_REPEATABLE = {"cc", "sat", "uni", "relu", "approx", "sync"}
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,7 @@ class Form:
 
     `until` names the version and target from which on, both reached, the form is gone.
     `check(match)` may return a sentence that says what is wrong beyond syntax and types (immediates' ranges and the like).
+    `runs`: the virtual GPU runs it; else both engines refuse it.
     """
 
     modifiers: str
@@ -175,6 +178,7 @@ class Form:
     note: str = ""
     check: Callable[[Match], str | None] | None = field(default=None, compare=False)
     until: str = ""
+    runs: bool = True
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -222,7 +226,7 @@ class Form:
         if len(modifiers) > len(slots):
             return None
         for i, slot in enumerate(slots):
-            if not (slot.name in _NAMING or {"lo", "wide"} & slot.choices.keys()):
+            if not (slot.name in _NAMING or {"lo", "hi", "wide"} & slot.choices.keys()):
                 break
             if len(filled) < len(modifiers) and modifiers[len(filled)] in slot.choices:
                 filled[i] = modifiers[len(filled)]
@@ -276,12 +280,18 @@ def constant(name: str, *legal: int) -> Callable[[Match], str | None]:
     return check
 
 
-def declare(opcode: str, meaning: str, *forms: Form | tuple, effects: str = "") -> None:
+def declare(opcode: str, meaning: str, *forms: Form | tuple, effects: str = "", runs: bool = True) -> None:
     """Add an opcode to the table. A form may be given as the tuple of Form's arguments."""
     if opcode in TABLE:
         raise ValueError(f"{opcode} is declared twice")
-    TABLE[opcode] = Entry(opcode, meaning, tuple(form if isinstance(form, Form) else Form(*form) for form in forms),
-                          frozenset(effects.split()))
+    made = tuple(form if isinstance(form, Form) else Form(*form) for form in forms)
+    TABLE[opcode] = Entry(opcode, meaning, made if runs else tuple(replace(form, runs=False) for form in made), frozenset(effects.split()))
+
+
+def extend(opcode: str, *forms: tuple) -> None:
+    """Add forms that the virtual GPU does not run to a declared opcode."""
+    entry = TABLE[opcode]
+    TABLE[opcode] = replace(entry, forms=entry.forms + tuple(replace(Form(*form), runs=False) for form in forms))
 
 
 # ── matching ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -426,6 +436,8 @@ class _Fit:
             if spec.kind[0].isdigit() and not isinstance(operand, tree.Vector):
                 return False
             if spec.second is not None and not spec.second.optional and not isinstance(operand, tree.Pair):
+                return False
+            if exactly and spec.second is None and isinstance(operand, tree.Pair):
                 return False
             whole = operand.first if isinstance(operand, tree.Pair) else operand
             if exactly and kind == "addr" and not isinstance(operand, tree.Address):

@@ -52,7 +52,6 @@ def _moves():
 
 
 _KINDS = f"kind::f16|kind::tf32|kind::f8f6f4|kind::i8@{EXACT.replace('/sm_103a', '').replace('/sm_107a', '')}|kind::ti16@sm_107f@ptx9.4"
-_SCALABLE = _KINDS.replace("kind::f8f6f4|", "").partition("|kind::ti16")[0]
 _COLLECT = "collector:{collector::a::fill|collector::a::use|collector::a::lastuse|collector::a::discard}?"
 _SHIFT = "ashift collector:{collector::a::lastuse|collector::a::discard}?"
 _BUFFERS = "|".join(f"collector::b{i}::{use}" for i in range(4) for use in ("fill", "use", "lastuse", "discard"))
@@ -78,11 +77,12 @@ def _products():
                 head = f"action:{{mma}} {sparse} {GROUP}"
                 operands = f"d:addr, {a}, b:u64, {meta}desc:u32, {mask}enable:pred"
                 yield f"{head} kind:{{{_KINDS}}} {words}", operands, NEED
-                scalable = _SCALABLE.partition("|kind::i8")[0] if sparse else _SCALABLE
-                yield f"{head} kind:{{{scalable}}} {words}", operands + ", scale_d:imm", "@sm_100f@ptx8.6", "", _check_scale
+                yield f"{head} kind:{{kind::f16|kind::tf32}} {words}", operands + ", scale_d:imm", "@sm_100f/sm_107f@ptx8.6", "", _check_scale
+                if not sparse:
+                    yield f"{head} kind:{{kind::i8}} {words}", operands + ", scale_d:imm", "@sm_100a/sm_110a@ptx8.6", "", _check_scale
         for a in ("a:u64", "a:addr"):
             for kind, sizes, optional in _SCALED:
-                needs = NEED + (f"@{EXACT}" if sparse and kind != "mxf8f6f4" else "")
+                needs = NEED + (f"@{EXACT}" if sparse and kind != "mxf8f6f4" else "") + ("@ptx8.7" if kind == "mxf4nvf4" else "")
                 yield (f"action:{{mma}} {sparse} {GROUP} kind:{{kind::{kind}}} block_scale scale_vec:{{{sizes}}}{optional} {_COLLECT}",
                        f"d:addr, {a}, b:u64, {meta}desc:u32, scale_a:addr, scale_b:addr, enable:pred", needs)
             yield (f"action:{{mma}} ws {sparse} group:{{cta_group::1}} kind:{{{_KINDS}}} collector:{{{_BUFFERS}}}?",

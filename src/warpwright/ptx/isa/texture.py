@@ -33,40 +33,48 @@ def _tex():
                 if not mipmaps and mip in ("mip:{level}", "mip:{grad}"):
                     continue
                 head = f"{mip} geom:{{{geometries}}} {texel}"
-                operands = f"=d|p?:D*vec|pred, a:addr{more}"
+                operands = f"=d:D*vec, a:addr{more}"
                 yield f"{head} S:{{{coordinates}}}", operands
                 if offsets:
-                    yield f"{head} S:{{{coordinates}}}", operands + ", offset:per_axis(s32)"
+                    yield f"{head} S:{{{coordinates}}}", operands + ", offset:per_axis(s32)", "@ptx4.3"
                 if depth:
-                    yield f"{head} S:{{f32}}", operands + ", depth:f32"
+                    yield f"{head} S:{{f32}}", operands + ", depth:f32", "@ptx4.3"
                     if offsets:
-                        yield f"{head} S:{{f32}}", operands + ", offset:per_axis(s32), depth:f32"
+                        yield f"{head} S:{{f32}}", operands + ", offset:per_axis(s32), depth:f32", "@ptx4.3"
 
 
-declare("tex", "d = the texel at coordinates", *_tex(), effects="load")
+def _with_residency(forms):
+    """Each form, and with a second destination p: whether the texel was in memory."""
+    for modifiers, operands, *needs in forms:
+        yield modifiers, operands, *needs
+        yield modifiers, operands.replace("=d:D*vec", "=d|p:D*vec|pred"), "@sm_60@ptx7.1"
+
+
+declare("tex", "d = the texel at coordinates", *_with_residency(_tex()), effects="load")
 _TLD4 = "component:{r|g|b|a} geom:{%} vec:{v4} D:{u32|s32|f32} S:{f32}"
-declare("tld4", "d = one component of the four texels around coordinates",
-        (_TLD4.replace("%", "2d|a2d|cube|acube"), "=d|p?:D*vec|pred, a:addr"),
-        (_TLD4.replace("%", "2d|a2d|cube|acube"), "=d|p?:D*vec|pred, a:addr, depth:f32"),
-        (_TLD4.replace("%", "2d|a2d"), "=d|p?:D*vec|pred, a:addr, offset:per_axis(s32)"),
-        (_TLD4.replace("%", "2d|a2d"), "=d|p?:D*vec|pred, a:addr, offset:per_axis(s32), depth:f32"),
-        effects="load")
+declare("tld4", "d = one component of the four texels around coordinates", *_with_residency((
+        (_TLD4.replace("%", "2d|a2d@ptx4.3|cube@ptx4.3|acube@ptx4.3"), "=d:D*vec, a:addr"),
+        (_TLD4.replace("%", "2d|a2d|cube|acube"), "=d:D*vec, a:addr, depth:f32", "@ptx4.3"),
+        (_TLD4.replace("%", "2d|a2d"), "=d:D*vec, a:addr, offset:per_axis(s32)", "@ptx4.3"),
+        (_TLD4.replace("%", "2d|a2d"), "=d:D*vec, a:addr, offset:per_axis(s32), depth:f32", "@ptx4.3"),
+        )), effects="load")
 declare("txq", "d = a property of a texture or sampler",
-        ("query:{width|height|depth|channel_data_type|channel_order|normalized_coords|array_size|num_mipmap_levels|num_samples} T:{b32}",
+        ("query:{width|height|depth|channel_data_type|channel_order|normalized_coords|array_size@ptx4.1|num_mipmap_levels@ptx4.1|num_samples@ptx4.1} "
+         "T:{b32}",
          "=d:T, a:addr"),
         ("sampler:{filter_mode|addr_mode_0|addr_mode_1|addr_mode_2} T:{b32}", "=d:T, a:addr"),
         ("sampler:{force_unnormalized_coords} T:{b32}", "=d:T, a:addr"),
-        ("level query:{width|height|depth} T:{b32}", "=d:T, a:addr, lod:u32"))
+        ("level query:{width|height|depth} T:{b32}", "=d:T, a:addr, lod:u32", "@ptx4.3"))
 declare("suq", "d = a property of a surface",
-        ("query:{width|height|depth|channel_data_type|channel_order|array_size|memory_layout} T:{b32}", "=d:T, a:addr"))
+        ("query:{width|height|depth|channel_data_type|channel_order|array_size@ptx4.1|memory_layout@ptx4.2} T:{b32}", "=d:T, a:addr"))
 declare("suld", "d = the surface's element at coordinates",
         *((f"b {SURFACE} {CACHE} {vector} T:{{{types}}} {CLAMP}", "=d:T*vec, a:addr") for vector, types in WIDTHS), effects="load")
 declare("sust", "the surface's element at coordinates = b",
         *((f"b {SURFACE} {WRITE} {vector} T:{{{types}}} {CLAMP}", "a:addr, b:T*vec") for vector, types in WIDTHS),
-        (f"p {SURFACE} vec:{{v2|v4}}? T:{{b32}} {CLAMP}", "a:addr, b:T*vec"), effects="store")
+        (f"p {SURFACE.replace('a1d|a2d', 'a1d@ptx4.1|a2d@ptx4.1')} vec:{{v2|v4}}? T:{{b32}} {CLAMP}", "a:addr, b:T*vec"), effects="store")
 declare("sured", "the surface's element at coordinates = that op b, in one step",
         *((f"{format_} op:{{{op}}} geom:{{1d|2d|3d}} T:{{{types}}} {CLAMP}", "a:addr, b:T") for format_, op, types in (
-            ("b", "add", "u32|s32|u64"), ("b", "min|max", "u32|s32|u64|s64"), ("b", "and|or", "b32"),
-            ("p", "add|and|or", "b32"), ("p", "min|max", "b32|b64"))),
+            ("b", "add", "u32|s32|u64"), ("b", "min|max", "u32|s32|u64@ptx8.1|s64@ptx8.1"), ("b", "and|or", "b32"),
+            ("p", "add|and|or", "b32"), ("p", "min|max", "b32|b64@ptx8.1"))),
         effects="load store")
 declare("istypep", "d = whether a points to an object of a type", ("object:{texref|samplerref|surfref}", "=d:pred, a:u64"))

@@ -33,7 +33,7 @@ declare(
     "redux", "d = all lanes' a, reduced",
     ("sync op:{add|min|max} T:{u32|s32}", "=d:T, a:T, mask:u32", "@sm_80@ptx7.0"),
     ("sync op:{and|or|xor} T:{b32}", "=d:u32, a:u32, mask:u32", "@sm_80@ptx7.0"),
-    ("sync op:{min|max} abs? NaN? T:{f32}", "=d:T, a:T, mask:u32", "@sm_100f@ptx8.6"),
+    ("sync op:{min|max} abs? NaN? T:{f32}", "=d:T, a:T, mask:u32", "@sm_100f/sm_107f@ptx8.6"),
     effects="warp",
 )
 declare("activemask", "d = the lanes that run now", ("T:{b32}", "=d:T", "@sm_30@ptx6.2"), effects="warp")
