@@ -144,3 +144,10 @@ def test_check_warns_of_what_ptxas_lets_through(run, tmp_path):
     unknown = run("check", "--lint", "nonsense", str(file))
     assert unknown.returncode == 2 and "there is no lint 'nonsense'" in unknown.stdout + unknown.stderr
     assert "wgmma-in-flight" in run("lints").stdout
+
+
+def test_docs_show_the_table(run):
+    assert "fma.(rn|rz|rm|rp){.ftz}{.sat}.f32 d, a, b, c;" in run("docs", "fma").stdout
+    assert any(line.split()[:1] == ["wgmma"] for line in run("docs").stdout.splitlines())
+    unknown = run("docs", "fmaa")
+    assert unknown.returncode == 2 and "did you mean fma" in unknown.stderr

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from warpwright.cli.agree import agree
+from warpwright.cli.docs import docs
 from warpwright.errors import LaunchError, PtxError, WarpwrightError
 
 if TYPE_CHECKING:
     import numpy as np
 
 app = typer.Typer(help="Check PTX, and run it on this computer's processor.", no_args_is_help=True)
+app.command()(docs)
 app.command(rich_help_panel="For work on Warpwright itself")(agree)
 
 _SCALARS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "e4m3", "e5m2")

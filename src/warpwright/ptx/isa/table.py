@@ -490,11 +490,11 @@ def match(instruction: tree.Instruction) -> Match:
         raise PtxError(f"unknown instruction '{shorten(instruction.opcode)}'{_suggest(instruction.opcode, TABLE)}", line, column)
     if not candidates:
         raise PtxError(explain_modifiers(entry, instruction.modifiers), line, column)
-    wanted = " or ".join(sorted({_operands_text(fit.form) for fit in candidates}))
+    wanted = " or ".join(sorted({operands_text(fit.form) for fit in candidates}))
     raise PtxError(f"'{shorten(instruction.mnemonic, 120)}' takes operands {wanted}; here are {len(operands)}", line, column)
 
 
-def _operands_text(form: Form) -> str:
+def operands_text(form: Form) -> str:
     """A form's operands as the manual writes them: `d, a, b{, policy}`."""
     text = ""
     for spec in form.specs:
