@@ -151,3 +151,10 @@ def test_docs_show_the_table(run):
     assert any(line.split()[:1] == ["wgmma"] for line in run("docs").stdout.splitlines())
     unknown = run("docs", "fmaa")
     assert unknown.returncode == 2 and "did you mean fma" in unknown.stderr
+
+
+def test_fmt_is_idempotent(run, tmp_path):
+    assert run("fmt", "--check", "saxpy.ptx").returncode == 1
+    assert run("fmt", "--in-place", "saxpy.ptx").returncode == 0
+    assert run("fmt", "--check", "saxpy.ptx").returncode == 0
+    assert run("fmt", "saxpy.ptx").stdout == (tmp_path / "saxpy.ptx").read_text()
