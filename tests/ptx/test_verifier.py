@@ -169,6 +169,7 @@ def test_version_and_target_go_together(target, version, message):
     (".entry k() .maxntid 32 .reqntid 32 { ret; }", "'.maxntid' and '.reqntid' do not go together"),
     (".global .u64 a[2] = 5;", "'a' takes a list of values"),
     (".extern .global .u32 a; .global .u32 a;", "'a' is '.extern' before: define it with '.visible' or '.weak'"),
+    (".entry k(.param .none a) { ret; }", "there are no .param variables of type '.none'"),
     (".global .samplerref s;", "need '.target …, texmode_independent'"),
     (".func f() { .branchtargets L; L: ret; }", "'.branchtargets' needs a label before it"),
 ])

@@ -333,6 +333,8 @@ class _Checker(InstructionChecker):
     def check_parameter_space(self, function: tree.Function) -> Iterator[PtxError]:
         total = 0
         for parameter in function.parameters:
+            if parameter.type not in VARIABLE_TYPES:
+                continue  # that is told already
             align = alignment(parameter)
             total = -(-total // align) * align + (size_of(parameter) or 0) if align > 0 else total
         large = self.module.version >= (8, 1) and self.target is not None and self.target.number >= 70
