@@ -98,8 +98,10 @@ class Frontier:
     pending[p]: bit set of positions at which lanes may wait while block p runs. partial[p]: whether p may run without all 32 lanes.
     """
 
-    def __init__(self, flow: Flow, divergent: set[int], all_partial: bool):
+    def __init__(self, flow: Flow, divergent: set[int], all_partial: bool, turns: set[int], meetings: set[int], whole: set[int]):
+        """turns, meetings, whole: as `turns.Turns` has them."""
         n = len(flow.order)
+        self.divergent = divergent
         self.pending = [0] * n
         waiting = set(divergent)
         exited = set()
@@ -115,13 +117,17 @@ class Frontier:
             for s in successors:
                 together |= 1 << s
             for possible in [together] if parts or not successors else [here | 1 << s for s in successors]:
-                rest = possible
+                rest, behind = possible, 0
+                turn = position in turns and bool(possible & (2 << position) - 1)
                 for candidate in bits_of(possible):
                     rest ^= 1 << candidate
-                    if rest & ~self.pending[candidate]:
-                        self.pending[candidate] |= rest
+                    others = 0 if candidate in whole else possible ^ 1 << candidate if turn else rest | behind
+                    if others & ~self.pending[candidate]:
+                        self.pending[candidate] |= others
                         waiting.add(candidate)
-                    if not rest:
+                    if candidate in meetings:
+                        behind |= 1 << candidate
+                    if not rest | behind:
                         break
         self.partial = [all_partial or bool(pending) for pending in self.pending]
         reached = [s for position in exited for s in (*flow.successors[position], *bits_of(self.pending[position]))]

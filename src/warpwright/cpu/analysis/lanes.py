@@ -13,6 +13,7 @@ from warpwright.cpu.analysis import forms
 from warpwright.cpu.analysis.flow import Flow, Frontier
 from warpwright.cpu.analysis.forms import TOP, Form, Symbol
 from warpwright.cpu.analysis.program import Addr, Arg, Imm, Not, Op, Program, Reg, Special, Vec
+from warpwright.cpu.analysis.turns import Turns
 from warpwright.cpu.analysis.variables import Place
 from warpwright.ptx.isa.table import TYPE_BITS
 
@@ -23,8 +24,8 @@ class Lanes:
     block: threads a CTA in x, y, z, a compile-time constant.
     """
 
-    def __init__(self, program: Program, flow: Flow, block: tuple[int, int, int]):
-        self.program, self.flow, self.block = program, flow, block
+    def __init__(self, program: Program, flow: Flow, block: tuple[int, int, int], turns: Turns = Turns()):
+        self.program, self.flow, self.block, self.turns = program, flow, block, turns
         self.known: list[Form] = [TOP] * len(program.registers)
         self.symbols = self._unchanging()
         self._changes = [0] * len(program.registers)
@@ -56,7 +57,7 @@ class Lanes:
             if reg.index not in written or entry >> reg.index & 1:
                 self.known[reg.index] = forms.constant(0, reg.bits)
         self.divergent: set[int] = set()
-        self.frontier = Frontier(self.flow, self.divergent, self.all_partial)
+        self.frontier = self._frontier()
         waiting = [op for block in blocks for op in block.ops]
         while True:
             queued = {id(op) for op in waiting}
@@ -75,12 +76,15 @@ class Lanes:
                 break
             self.divergent |= parted
             before = self.frontier.live_pending
-            self.frontier = Frontier(self.flow, self.divergent, self.all_partial)
+            self.frontier = self._frontier()
             waiting = [op for position, block in enumerate(blocks) for op in block.ops
                        if self.frontier.live_pending[position] != before[position]]
         for reg in self.program.registers:
             if self.known[reg.index] is TOP:  # only defined where control never comes
                 self.known[reg.index] = forms.constant(0, reg.bits)
+
+    def _frontier(self) -> Frontier:
+        return Frontier(self.flow, self.divergent, self.all_partial, self.turns.turns, self.turns.meetings, self.turns.whole)
 
     def _parts(self, block) -> bool:
         reg = block.branch[0] if block.branch else block.switch

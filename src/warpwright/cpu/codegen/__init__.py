@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from warpwright.cpu.analysis import pressure
+from warpwright.cpu.analysis import pressure, turns
 from warpwright.cpu.analysis.flow import Flow
 from warpwright.cpu.analysis.lanes import Lanes
 from warpwright.cpu.analysis.program import Imm, Op, Program, Site, flatten
@@ -89,8 +89,7 @@ def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int]
     program = flatten(module, kernel)
     space = program.space
     space.local_bytes = -(-space.local_bytes // 16) * 16
-    flow = Flow(program)
-    lanes = Lanes(program, flow, block)
+    flow, lanes = analysed(program, block)
     e = Emitter(program, flow, lanes, options.host or detect_host(), late=options.late, exact_mma=options.exact_mma)
     spinning = _spins(flow, _waits)
     groups = mma_group.plan(e)
@@ -117,6 +116,17 @@ def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int]
         shared_bytes=space.dynamic_offset if space.dynamic else space.shared_bytes,
         local_bytes=space.local_bytes, stack_bytes=_stack(program), globals=initial,
         libraries=[name for name in e.helpers if not name.startswith("@")])
+
+
+def analysed(program: Program, block: tuple[int, int, int]) -> tuple[Flow, Lanes]:
+    """The control flow, with blocks that begin where lanes have to meet, and what lanes have in common."""
+    split: set[int] = set()
+    while True:
+        flow = Flow(program)
+        found = turns.find(flow, _spins(flow, _waits), split)
+        lanes = Lanes(program, flow, block, found)
+        if not turns.meet(program, flow, lanes.frontier, found, split):
+            return flow, lanes
 
 
 def _with_attributes(text: str) -> str:

@@ -9,13 +9,13 @@ Blocks that can never run with fewer lanes have no masked copy. See `analysis.fl
 from __future__ import annotations
 
 from warpwright.cpu.analysis.flow import bits_of
-from warpwright.cpu.analysis.program import EXIT, Reg
+from warpwright.cpu.analysis.program import EXIT, Op, Reg
+from warpwright.cpu.analysis.turns import EVERYBODY, Turns, is_warp_barrier, members_of
 from warpwright.cpu.codegen import checks, cluster, mma_group
 from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter
-from warpwright.cpu.codegen.faults import fault
+from warpwright.cpu.codegen.faults import DEADLOCK, TIMEOUT, fault
 from warpwright.cpu.codegen.lowering import emit
 
-TIMEOUT = 4
 LONG = 1000  # lines of an LLVM block; putting stack slots into registers takes time that grows with its square
 MOST_CHECKED = 1000  # instructions of a block up to which its checks are taken out of its line, at the price of a second copy
 
@@ -33,8 +33,12 @@ class Control:
                 gated |= set(self.flow.successors[position])
         if self.frontier.partial[0]:
             gated.add(0)
+        self.turns: Turns = e.lanes.turns
+        gated |= self.turns.meetings
         self.gates = sorted(gated)
         self.slots = self.share()
+        self.left = 0  # where lanes may be left behind by a warp that looks further on (a bit set)
+        self.end_of_gates = "wrap" if self.turns else "exit"
         self.beyond = dict.fromkeys(self.gates, 0)  # gate → where lanes may wait, beyond it, when the warp looks there (a bit set)
 
     def write(self) -> None:
@@ -42,6 +46,8 @@ class Control:
         e, frontier = self.e, self.frontier
         for number in sorted(set(self.slots.values())):
             e.alloca(f"mask {number}", "i32", "0")
+        if self.turns:
+            self.alive, self.released = e.alloca("alive", "i32", "-1"), e.alloca("released", "i32", "0")
         e.start("start")
         if e.lanes.all_partial:
             lanes = e.ins(f"load i32, ptr {e.frame_field(72)}")
@@ -51,6 +57,8 @@ class Control:
             some = e.ins(f"sub i32 {bit}, 1")
             mask = e.ins(f"select i1 {whole}, i32 -1, i32 {some}")
             self.add(0, mask, 0)
+            if self.turns:
+                e.do(f"store i32 {mask}, ptr {self.alive}")
             e.do("br label %G0")
         else:
             e.do("br label %F0")
@@ -60,6 +68,8 @@ class Control:
                 self.copy(position, "P")
         for position in self.gates:
             self.gate(position)
+        if self.turns:
+            self.wrap()
         e.start("exit")
 
     # ── masks of waiting lanes ───────────────────────────────────────────────────────────────────────────────────
@@ -68,22 +78,30 @@ class Control:
         """Gate → number of the slot of its mask. Gates where lanes never wait at the same time share one: LLVM's time grows with
         blocks × slots."""
         together = dict.fromkeys(self.gates, 0)
+        alone = set(self.turns.meetings)  # what `wrap` may look at whoever waits
+        for position in self.turns.turns:
+            alone |= {*bits_of(self.frontier.pending[position]), *self.flow.successors[position]}
         for position, pending in enumerate(self.frontier.pending):
             waiting = pending
             for target in self.flow.successors[position]:
                 waiting |= 1 << target if target in together else 0
             for gate in bits_of(waiting):
                 together[gate] |= waiting
-        slots: dict[int, int] = {}
+        slots = {gate: number for number, gate in enumerate(gate for gate in self.gates if gate in alone)}
         for gate, others in together.items():
-            taken = {slots[other] for other in bits_of(others) if other in slots}
-            slots[gate] = next(number for number in range(len(taken) + 1) if number not in taken)
+            if gate not in alone:
+                taken = {slots[other] for other in bits_of(others) if other in slots} - set(range(len(alone)))
+                slots[gate] = next(number for number in range(len(alone), len(alone) + len(taken) + 1) if number not in taken)
         return slots
+
     def ended(self, mask: str) -> None:
         """Lanes end while others of the warp go on (or wait to)."""
         if self.counts_ends:
             cluster.end(self.e, mask)
-
+        if self.turns:
+            e = self.e
+            before, rest = e.ins(f"load i32, ptr {self.alive}"), e.ins(f"xor i32 {mask}, -1")
+            e.do(f"store i32 {e.ins(f'and i32 {before}, {rest}')}, ptr {self.alive}")
 
     def slot(self, position: int) -> str:
         return self.e.alloca(f"mask {self.slots[position]}", "i32", "0")
@@ -99,7 +117,7 @@ class Control:
     def next_gate(self, waiting: int) -> str:
         """The label from where on the warp looks for the first block of a set that has lanes waiting."""
         if not waiting:
-            return "exit"
+            return self.end_of_gates
         first = waiting & -waiting
         position = first.bit_length() - 1
         self.beyond[position] |= waiting ^ first
@@ -110,10 +128,19 @@ class Control:
         e.start(f"G{position}")
         mask = e.ins(f"load i32, ptr {self.slot(position)}")
         none = e.ins(f"icmp eq i32 {mask}, 0")
-        e.do(f"br i1 {none}, label %{self.next_gate(self.beyond[position])}, label %H{position}")
+        following = self.next_gate(self.beyond[position])
+        if position in self.turns.meetings:
+            self.left |= 1 << position
+            e.do(f"br i1 {none}, label %{following}, label %M{position}")
+            e.start(f"M{position}")
+            e.do(f"br i1 {self.met(position)}, label %H{position}, label %{following}")
+        else:
+            e.do(f"br i1 {none}, label %{following}, label %H{position}")
         e.start(f"H{position}")
         if not frontier.partial[position]:
             e.do(f"store i32 0, ptr {self.slot(position)}")
+            if position in self.turns.meetings:
+                e.do(f"store i32 0, ptr {self.released}")
             e.do(f"br label %F{position}")
             return
         waiting = e.ins(f"load i32, ptr {self.slot(position)}")  # this block is also reached without the gate
@@ -121,7 +148,88 @@ class Control:
         e.do(f"br i1 {full}, label %J{position}, label %P{position}")
         e.start(f"J{position}")
         e.do(f"store i32 0, ptr {self.slot(position)}")
+        if position in self.turns.meetings:
+            e.do(f"store i32 0, ptr {self.released}")
         e.do(f"br label %F{position}")
+
+    # ── lanes of a warp that wait for each other (see analysis.turns) ─────────────────────────────────────────────
+
+    def met(self, position: int) -> str:
+        """i1: whether any lanes at a meeting may go on. Those of this and of other barriers that pair with it are released."""
+        e, op = self.e, self.flow.blocks[position].ops[0]
+        group = [position]
+        if is_warp_barrier(op):
+            group += [other for other in bits_of(self.frontier.pending[position]) if other in self.turns.meetings and other != position
+                      and is_warp_barrier(self.flow.blocks[other].ops[0])]
+        e.mask = None
+        waiting, wanting = {}, {}
+        arrived = "0"
+        for other in group:
+            waiting[other] = e.ins(f"load i32, ptr {self.slot(other)}")
+            wanting[other] = self.wanting(self.flow.blocks[other].ops[0])
+            those = waiting[other] if wanting[other] is None else e.ins(f"and i32 {waiting[other]}, {wanting[other]}")
+            arrived = e.ins(f"or i32 {arrived}, {those}")
+        released = e.ins(f"load i32, ptr {self.released}")  # those released before have met already: they have not come to meet again
+        absent = e.ins(f"or i32 {e.ins(f'xor i32 {arrived}, -1')}, {released}")
+        missing = e.ins(f"and i32 {e.ins(f'load i32, ptr {self.alive}')}, {absent}")
+        for other in group:
+            ready = self.ready(self.flow.blocks[other].ops[0], missing)
+            if wanting[other] is not None:
+                idle = e.ins(f"xor i32 {wanting[other]}, -1")
+                ready = e.ins(f"or i32 {ready}, {idle}")
+            released = e.ins(f"or i32 {released}, {e.ins(f'and i32 {ready}, {waiting[other]}')}")
+        e.do(f"store i32 {released}, ptr {self.released}")
+        here = e.ins(f"and i32 {released}, {waiting[position]}")
+        return e.ins(f"icmp ne i32 {here}, 0")
+
+    def wanting(self, op: Op) -> str | None:
+        """The lanes whose guard lets them take part, as an i32; None: all."""
+        if op.guard is None:
+            return None
+        with self.e.shape(32):
+            bits = self.e.to_bits(self.e.read(op.guard[0], "i1"))
+        return self.e.ins(f"xor i32 {bits}, -1") if op.guard[1] else bits
+
+    def ready(self, op: Op, missing: str) -> str:
+        """The lanes none of whose members is among those missing, as an i32."""
+        e, members = self.e, members_of(op)
+        if members == EVERYBODY or e.lanes.of(members, 32).uniform:  # type: ignore[arg-type]
+            if members != EVERYBODY:
+                with e.shape(1):
+                    missing = e.ins(f"and i32 {missing}, {e.value(members, 'i32')}")  # type: ignore[arg-type]
+            none = e.ins(f"icmp eq i32 {missing}, 0")
+            return e.ins(f"sext i1 {none} to i32")
+        with e.shape(32):
+            lacking = e.bin("and", "i32", e.value(members, "i32"), e.splat(missing, "i32"))  # type: ignore[arg-type]
+            return e.to_bits(e.icmp("eq", "i32", lacking, e.k("i32", 0)))
+
+    def wrap(self) -> None:
+        """Where the gates end: look again at blocks where lanes were left behind. If all of these wait for members that cannot come, a meeting
+        of some lanes goes on without them; one of all lanes is a deadlock."""
+        e, left = self.e, list(bits_of(self.left))
+        e.start("wrap")
+        for position in left:
+            there, ahead, on = e.ins(f"load i32, ptr {self.slot(position)}"), e.label("ahead"), e.label("on")
+            e.do(f"br i1 {e.ins(f'icmp ne i32 {there}, 0')}, label %{ahead}, label %{on}")
+            e.start(ahead)
+            if position in self.turns.meetings:
+                e.do(f"br i1 {self.met(position)}, label %H{position}, label %{on}")
+            else:
+                e.do(f"br label %H{position}")
+            e.start(on)
+        for position in [position for position in left if position in self.turns.meetings]:
+            there, stuck, on = e.ins(f"load i32, ptr {self.slot(position)}"), e.label("stuck"), e.label("on")
+            e.do(f"br i1 {e.ins(f'icmp ne i32 {there}, 0')}, label %{stuck}, label %{on}")
+            e.start(stuck)
+            if position in self.turns.whole:
+                e.mask = there
+                fault(e, DEADLOCK, self.flow.blocks[position].ops[0].site)
+            else:
+                before = e.ins(f"load i32, ptr {self.released}")
+                e.do(f"store i32 {e.ins(f'or i32 {before}, {there}')}, ptr {self.released}")
+                e.do(f"br label %H{position}")
+            e.start(on)
+        e.do("br label %exit")
 
     # ── blocks ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -131,7 +239,13 @@ class Control:
         e.position, e.mask = position, None
         if which == "P":
             e.mask = e.ins(f"load i32, ptr {self.slot(position)}")
-            e.do(f"store i32 0, ptr {self.slot(position)}")
+            if position in self.turns.meetings:
+                released = e.ins(f"load i32, ptr {self.released}")
+                there, e.mask = e.mask, e.ins(f"and i32 {e.mask}, {released}")
+                e.do(f"store i32 {e.ins(f'xor i32 {there}, {e.mask}')}, ptr {self.slot(position)}")
+                e.do(f"store i32 {e.ins(f'xor i32 {released}, {e.mask}')}, ptr {self.released}")
+            else:
+                e.do(f"store i32 0, ptr {self.slot(position)}")
         mask = e.mask
         if which == "F":
             checked = checks.plan(e, block.ops) if len(block.ops) <= MOST_CHECKED else checks.Plan({}, set())
@@ -216,9 +330,6 @@ class Control:
         else:
             yes = e.ins(f"and i32 {bits}, {mask}")
             no = e.ins(f"xor i32 {yes}, {mask}")
-        if min(taken, other) == EXIT or taken == other:
-            self.scatter(position, [(taken, yes), (other, no)], mask)
-            return
         self.scatter(position, [(taken, yes), (other, no)], mask)
 
     def switch(self, position: int, mask: str | None) -> None:
@@ -254,6 +365,9 @@ class Control:
                 waiting |= 1 << target
         parts = [part for part in parts if part[0] != EXIT]
         self.polls(position, [target for target, _ in parts])
+        if self.turns:
+            e.do(f"br label %{self.onward(position, waiting, [target for target, _ in parts])}")
+            return
         behind = sorted({target for target, _ in parts if target <= position})
         for target in behind:
             there = e.ins(f"load i32, ptr {self.slot(target)}")
@@ -263,6 +377,13 @@ class Control:
             e.do(f"br label %H{target}")
             e.start(none)
         e.do(f"br label %{self.next_gate(waiting >> position + 1 << position + 1)}")
+
+    def onward(self, position: int, waiting: int, targets: list[int]) -> str:
+        """The label to look from, where lanes of one warp may wait for each other: on a turn, first at what is further on."""
+        if position in self.turns.turns and any(target <= position for target in targets):
+            self.left |= waiting
+            return self.next_gate(waiting >> position + 1 << position + 1)
+        return self.next_gate(waiting)
 
     def waiting(self, position: int, mask: str | None) -> int:
         """Where lanes may wait while those of `mask` run a block: nowhere if they are all."""
@@ -282,6 +403,9 @@ class Control:
             e.do(f"br label %{self.next_gate(waiting)}")
             return
         self.add(target, mask, waiting)
+        if self.turns and (waiting or target in self.turns.meetings):
+            e.do(f"br label %{self.onward(position, waiting | 1 << target, [target])}")
+            return
         # A block that is never partial: whoever waits there, and these, are all.
         if not self.frontier.partial[target] or waiting & (2 << target) - 1:
             e.do(f"br label %{self.next_gate(waiting | 1 << target)}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from warpwright.cpu.codegen.emitter import Emitter
-from warpwright.cpu.faults import ASSERT, CLUSTER, FUNCTION, HEAP, LOCAL, MEMORY, MISALIGNED, SHARED, STACK, TIMEOUT, TRAP
+from warpwright.cpu.faults import ASSERT, CLUSTER, DEADLOCK, FUNCTION, HEAP, LOCAL, MEMORY, MISALIGNED, SHARED, STACK, TIMEOUT, TRAP
 
-__all__ = ["ASSERT", "CLUSTER", "FAULT", "FUNCTION", "HEAP", "LOCAL", "MEMORY", "MISALIGNED", "SHARED", "STACK", "TIMEOUT", "TRAP", "fault"]
+__all__ = [
+    "ASSERT", "CLUSTER", "DEADLOCK", "FAULT", "FUNCTION", "HEAP", "LOCAL", "MEMORY", "MISALIGNED", "SHARED", "STACK", "TIMEOUT", "TRAP", "fault",
+]
 
 FAULT = """
 define internal void @fault(ptr %frame, i64 %address, i32 %site, i32 %lane, i32 %kind, i32 %size) noreturn noinline cold {
