@@ -373,3 +373,16 @@ def atomics(seed: int, count: int) -> str:
             body += ["st.shared.b64 [%t5], %d1;"]
     body += ["bar.sync 0;", "and.b32 %t4, %t3, 15;", "mad.lo.u32 %t4, %t4, 8, %t6;", "ld.shared.b64 %d0, [%t4];"]
     return kernel(body, declarations=".shared .align 8 .b8 cells[128];\n.shared .align 8 .b8 own[8192];")
+
+
+def with_locks(text: str, seed: int, count: int) -> str:
+    """A program with `count` locks taken in a loop, and given back behind it, at places drawn among its instructions. Its results are the same."""
+    random = np.random.default_rng(seed)
+    lines = text.replace(".visible .entry", ".global .b32 lock;\n.visible .entry").split("\n")
+    first = next(i for i, line in enumerate(lines) if "ld.param.u64 %a1" in line) + 1
+    last = max(i for i, line in enumerate(lines) if "ret;" in line)
+    for number, at in enumerate(sorted(random.integers(first, last, count), reverse=True)):
+        lines[at:at] = [f"TAKE{number}:", "atom.global.cas.b32 %old, [lock], 0, 1;", "setp.ne.u32 %held, %old, 0;", f"@%held bra TAKE{number};",
+                        "atom.global.exch.b32 %old, [lock], 0;"]
+    lines[first:first] = [".reg .b32 %old;", ".reg .pred %held;"]
+    return "\n".join(lines)

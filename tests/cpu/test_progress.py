@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import random_programs as programs
+from test_differential import agree
 
 import warpwright
 from warpwright import ptx
@@ -191,18 +193,17 @@ def test_barriers_of_a_warp_in_both_arms_of_a_branch(device, way):
 
 
 def test_lanes_that_cannot_meet_are_told(device):
-    """One arm waits at the CTA's barrier for lanes that wait at another instruction for them."""
-    with pytest.raises(KernelTimeout):
+    """Each arm of a branch waits for all lanes, at instructions of different kinds."""
+    with pytest.raises(KernelTimeout, match="waits for ever"):
         run(device, """
-          setp.lt.u32 p, t, 16;
-        L: ld.volatile.global.u32 x, [o]; setp.eq.u32 q, x, 1;
+        L: ld.volatile.global.u32 x, [o]; setp.ne.u32 q, x, t;
           @q bra L;
+          add.u32 x, x, 1; st.volatile.global.u32 [o], x;
+          setp.lt.u32 p, t, 16;
           @p bra HERE;
           redux.sync.add.u32 y, t, -1;
           bra DONE;
         HERE:
-          bar.warp.sync -1;
-          ld.volatile.global.u32 x, [o];
           match.any.sync.b32 y, t, -1;
         DONE:
           st.global.u32 [w], y;""")
@@ -259,3 +260,13 @@ def test_kernels_without_waiting_loops_have_no_turns():
     """
     _, lanes = codegen.analysed(flatten(ptx.parse(source), "k"), (32, 1, 1))
     assert lanes.divergent and not lanes.turns
+
+
+@pytest.mark.parametrize("program,threads", [
+    (programs.across_lanes(3, 5), 32), (programs.across_lanes(8, 5), 32), (programs.structured(4, 2), 40), (programs.tangled(6, 4), 33),
+    (programs.barriers(2, 1, 64), 64),
+], ids=["shuffles and votes", "masks of both arms", "loops", "tangled", "barriers of the CTA"])
+def test_locks_anywhere_change_no_result(program, threads):
+    """Lanes that a lock has put out of step meet again wherever the program needs them."""
+    devices = warpwright.Device("cpu", threads=1), warpwright.Device("interpreter")
+    agree(devices, programs.with_locks(program, 1, 2), threads, 1)

@@ -66,16 +66,17 @@ def find(flow: Flow, waiting: set[int], split: set[int]) -> Turns:
             found.turns.add(position)
     full = everybody(flow.program)
     for index in split:
-        position = flow.place.get(index)
-        if position is None:
+        place = flow.place.get(index)
+        if place is None:
             continue
-        found.meetings.add(position)
-        op = flow.blocks[position].ops[0]
+        found.meetings.add(place)
+        op = flow.blocks[place].ops[0]
         mask = members_of(op)
-        always = mask == EVERYBODY or (isinstance(mask, Imm) and mask.value & EVERYBODY == EVERYBODY) or (isinstance(mask, Reg) and mask.index in full)
+        always = mask == EVERYBODY or (isinstance(mask, Imm) and mask.value & EVERYBODY == EVERYBODY)
+        always = always or (isinstance(mask, Reg) and mask.index in full)
         together = not is_warp_barrier(op) and (op.opcode != "barrier" or op.get("aligned"))
         if always and together and op.guard is None:
-            found.whole.add(position)
+            found.whole.add(place)
     return found
 
 
@@ -94,11 +95,12 @@ def meet(program: Program, flow: Flow, frontier: Frontier, turns: Turns, split: 
             continue
         visited.add(position)
         block = flow.blocks[position]
-        at = next((i for i, op in enumerate(block.ops) if members_of(op) is not None), None)
-        if at is not None and frontier.pending[position] and (at > 0 or block.index not in split):
-            new.add(_split(program, block, at))
+        if position in turns.whole:  # nobody is left behind from here on
             continue
-        if at is not None and position in turns.whole:
+        begun = 1 if block.index in split else 0
+        at = next((i for i, op in enumerate(block.ops) if i >= begun and members_of(op) is not None), None)
+        if at is not None and frontier.pending[position]:
+            new.add(_split(program, block, at))
             continue
         stack += flow.successors[position]
     split |= new
