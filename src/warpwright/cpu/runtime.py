@@ -18,7 +18,6 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 
-LARGE = 40_000  # lines of optimised IR above which code is generated with less care, to save time
 FRAME_BYTES, CTA_BYTES, WORKER_BYTES = 192, 376, 96
 
 _SWITCH = {  # host → (lines of assembly, bytes of a fresh fiber's saved state, slots of its argument, entry and return address in it)
@@ -104,18 +103,15 @@ def runtime_ir(fibers: bool) -> str:
     return text
 
 
-def host_machine(level: int = 2) -> llvm.TargetMachine:
-    """A new LLVM target machine of this host, with 512-bit vectors where it has them. (An engine owns the one it is given.)
-
-    level: how well it generates code, 0 to 2.
-    """
+def host_machine() -> llvm.TargetMachine:
+    """A new LLVM target machine of this host, with 512-bit vectors where it has them. (An engine owns the one it is given.)"""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()
     features = llvm.get_host_cpu_features()
     flags = features.flatten() + (",-prefer-256-bit" if features.get("avx512f") else "")
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=flags, opt=level, jit=True, codemodel="jitdefault", reloc="default")
+        cpu=llvm.get_host_cpu_name(), features=flags, opt=2, jit=True, codemodel="jitdefault", reloc="default")
 
 
 @cache
@@ -179,8 +175,6 @@ def compile_ir(ir: str) -> bytes:
         if not function.is_declaration:
             promotion.run(function, builder)
     builder.getModulePassManager().run(module, builder)
-    if ir.count("\n") > LARGE and str(module).count("\n") > LARGE:
-        machine = host_machine(level=1)
     return machine.emit_object(module)
 
 

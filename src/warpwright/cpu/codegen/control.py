@@ -17,6 +17,7 @@ from warpwright.cpu.codegen.faults import DEADLOCK, TIMEOUT, fault
 from warpwright.cpu.codegen.lowering import emit
 
 LONG = 1000  # lines of an LLVM block; putting stack slots into registers takes time that grows with its square
+LONGEST = 4  # such blocks in a row; LLVM would join them, and allocates registers in time that grows with the square of a block's length
 MOST_CHECKED = 1000  # instructions of a block up to which its checks are taken out of its line, at the price of a second copy
 
 
@@ -264,12 +265,16 @@ class Control:
         e, block, mask = self.e, self.flow.blocks[position], self.e.mask
         at = 0 if trusting else min(checked.before, default=0)
         entering = not trusting and bool(checked.before)
-        written = len(e.lines)
+        written, parts = len(e.lines), 1
         while at < len(block.ops):
             if len(e.lines) > written + LONG:
-                on = e.label("more")
-                e.do(f"br label %{on}")
-                e.start(on)
+                parts += 1
+                if parts % LONGEST == 0:  # a branch that stays, and has a use
+                    self.stop_if_told(block.ops[at].site)
+                else:
+                    on = e.label("more")
+                    e.do(f"br label %{on}")
+                    e.start(on)
                 written = len(e.lines)
             group = self.groups.get((position, at)) if mask is None else None
             if at in checked.before:
@@ -416,15 +421,19 @@ class Control:
         """On a way back: leave if the launch is to stop, and let others run if this loop waits for them."""
         if all(target > position for target in targets):
             return
+        self.stop_if_told(max(0, self.flow.blocks[position].site))
+        if position in self.spins:
+            self.e.do("call void @rt_yield(ptr %frame)")
+
+    def stop_if_told(self, site: int) -> None:
+        """Leave if the launch is to stop."""
         e = self.e
         stop = e.ins(f"load volatile i32, ptr {e.launch_field(24)}")
         go, halt = e.label("go"), e.label("halt")
         e.do(f"br i1 {e.ins(f'icmp eq i32 {stop}, 0')}, label %{go}, label %{halt}, !prof !0")
         e.start(halt)
-        fault(e, TIMEOUT, self.flow.blocks[position].site if self.flow.blocks[position].site >= 0 else 0)
+        fault(e, TIMEOUT, site)
         e.start(go)
-        if position in self.spins:
-            e.do("call void @rt_yield(ptr %frame)")
 
 
 def registers(e: Emitter) -> None:
