@@ -161,7 +161,8 @@ class Device:
 
     def legal_memory(self, module: Module, extents: list[Extent | None]) -> LegalMemory:
         """What a launch may touch, given where its pointer arguments lie."""
-        ranges = [(extent.start, extent.end - extent.start, f"argument {i}") for i, extent in enumerate(extents) if extent is not None]
+        ranges = [(extent.start, extent.end - extent.start, extent.name or f"argument {i}") for i, extent in enumerate(extents)
+                  if extent is not None]
         ranges += [(buffer.address, buffer.nbytes, f"variable {name}") for name, buffer in module.variables.items()]
         ranges += [(buffer.address, buffer.nbytes, buffer.name) for buffer in self._buffers if not buffer.freed]
         ranges += [(extent.start, extent.end - extent.start, name) for extent, name in list(self._registered.values())]

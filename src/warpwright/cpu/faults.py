@@ -12,6 +12,7 @@ Owner = tuple[int, int, str]  # a legal range: start and end address, and whose 
 
 # What a stopped warp says of itself in its frame (`fault_kind` in runtime.ll).
 MEMORY, MISALIGNED, TRAP, TIMEOUT, SHARED, LOCAL, ASSERT, DEADLOCK, STACK, FUNCTION, HEAP, CLUSTER = range(1, 13)
+TENSOR_MAP = 20  # the size in the frame indexes tensor_map.REASONS
 
 
 def where(kernel: str, instruction: str, line: int | None, cta: Triple | None, thread: Triple | None) -> str:
@@ -158,6 +159,8 @@ def error_of(kind: int, *, kernel: str, instruction: str = "", line: int | None 
         return KernelTrap(f"{place} calls what is not the address of a function that it may be", **facts)
     if kind == HEAP:
         return KernelTrap(f"{place} frees what malloc did not give, or what is free already", **facts)
+    if kind == TENSOR_MAP:
+        return KernelTrap(f"{place} cannot be done: {reason}", **facts)
     if kind == TIMEOUT:
         more = f"; {reason}" if reason else ""
         return KernelTimeout(f"{place} was still running after {time_limit:g} s; launch(time_limit=…) sets the limit{more}", **facts)

@@ -17,6 +17,7 @@ import numpy as np
 from warpwright.cpu import faults, functions, memory, printing, runtime
 from warpwright.cpu.analysis import variables
 from warpwright.cpu.shape import Dimensions, Shape, Stated, check_block, check_cluster, check_grid, resident_ctas, three
+from warpwright.cpu.tensor_map import BYTES, REASONS, TensorMap
 from warpwright.errors import KernelError, LaunchError, PtxError
 from warpwright.ptx import tree
 from warpwright.ptx.isa import TYPE_BITS
@@ -52,6 +53,8 @@ class Parameter:
 
     def pass_(self, value) -> tuple[int | float | bytes, memory.Extent | None]:
         """Raises LaunchError where the value does not fit."""
+        if isinstance(value, TensorMap):
+            return self._map(value), value.extent
         if self.pointer:
             extent = memory.locate(value)
             if extent is not None:
@@ -69,6 +72,13 @@ class Parameter:
         if not self.low <= value <= self.high:
             raise LaunchError(f"{value} does not fit .{self.type} ({self.low} to {self.high})")
         return (value & self.high if value < 0 and self.letter.isupper() else value), None
+
+    def _map(self, value: TensorMap) -> int | bytes:
+        if self.pointer:
+            return value.address
+        if self.array and self.size == BYTES:
+            return bytes(value)
+        raise self._refused(value, f"no tensor map; a map's bytes go to an array of {BYTES}, its address to a pointer")
 
     def _float(self, value) -> float:
         if type(value) is not float:
@@ -199,6 +209,7 @@ class Kernel:
                 raise LaunchError(f"kernel {self.name}, argument {len(values)} ({parameter.describe()}): {error}") from None
             values.append(value)
             extents.append(memory.UNCHECKED if device.unchecked and parameter.pointer else extent)
+        extents += [memory.Extent(m.address, m.address, m.address + BYTES, "a tensor map") for m in args if isinstance(m, TensorMap)]
         device.backend.prepare(self, shape.block)  # compiling is not the kernel's time
         if cooperative:
             self._check_cooperative(shape)
@@ -298,10 +309,11 @@ class _Compiled:
         self.global_table = (ctypes.c_uint64 * max(1, len(addresses)))(*addresses)
         self.record = (ctypes.c_uint8 * runtime.FRAME_BYTES)()
         self.struct = ctypes.create_string_buffer(self.STRUCT.size)
-        self.values = ctypes.create_string_buffer(kernel.layout.size + 16)
+        self._values = ctypes.create_string_buffer(kernel.layout.size + 256)
+        self.values = -(-ctypes.addressof(self._values) // 128) * 128  # the parameter block, aligned for tensor maps
         self.parameter_ranges = (ctypes.c_uint64 * max(1, 2 * len(kernel.parameters)))()
         self.address = ctypes.addressof(self.struct)
-        self.tables = tuple(ctypes.addressof(table) for table in (self.global_table, self.parameter_ranges, self.values))
+        self.tables = ctypes.addressof(self.global_table), ctypes.addressof(self.parameter_ranges), self.values
         self.record_address = ctypes.addressof(self.record)
 
 
@@ -370,10 +382,12 @@ class FastBackend:
             buffer = self.device.workspace()
             workspace = buffer.address
             legal.ranges.append((buffer.address, buffer.nbytes, buffer.name))
+        if kernel.layout.size:  # cvta.param gives generic addresses of it
+            legal.ranges.append((compiled.values, kernel.layout.size, "kernel parameters"))
         bounds = legal.merged()
         ranges = (ctypes.c_uint64 * max(2, len(bounds)))(*bounds)
-        if extents:
-            compiled.parameter_ranges[:] = [number for extent in extents
+        if kernel.parameters:
+            compiled.parameter_ranges[:] = [number for extent in extents[:len(kernel.parameters)]
                                             for number in ((extent.start, extent.end - extent.start) if extent is not None else (0, 0))]
         ctypes.memmove(compiled.values, values, len(values))
         compiled.STRUCT.pack_into(
@@ -409,6 +423,8 @@ class FastBackend:
         if kind == faults.ASSERT:
             message, file, function, at = struct.unpack_from("<QQQI", compiled.record, 160)
             reason = f"{text_at(message)} ({text_at(file)}:{at}, {text_at(function)})"
+        if kind == faults.TENSOR_MAP:
+            reason = REASONS[size]
         return faults.error_of(kind, kernel=kernel.name, instruction=text, line=line, cta=cta, thread=thread, time_limit=time_limit,
                                reason=reason, waiting=waiting)
 

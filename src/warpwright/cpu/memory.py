@@ -16,11 +16,12 @@ ALIGNMENT = 256  # bytes, as cudaMalloc gives
 
 
 class Extent(NamedTuple):
-    """A pointer argument: the address passed, and the allocation [start, end) that it lies in."""
+    """A pointer argument: the address passed, and the allocation [start, end) that it lies in. name: of it, if not the argument's."""
 
     address: int
     start: int
     end: int
+    name: str = ""
 
 
 UNCHECKED = Extent(0, 1 << 16, 1 << 47)  # every address a process can have; null pointers and small numbers still fault

@@ -272,10 +272,12 @@ def _cvta(lanes: Lanes, op: Op, width: int):
     space = op.get("space", "")
     if space == "shared::cluster":
         return None
-    if op.get("to") or space in ("global", "const", "param"):
+    if op.get("to") or space in ("global", "const") or str(space).startswith("param"):
         if space in ("shared", "local") or str(space).startswith("shared"):
             kept = form.offsets and space != "local"
             return Form(form.offsets, forms.mask(width), form.scaled) if kept else forms.varying(width)
+        if str(space).startswith("param"):
+            return forms.uniform(width) if form.uniform else forms.varying(width)
         return form
     if space == "local":
         return None if not form.uniform else Form(

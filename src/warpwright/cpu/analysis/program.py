@@ -7,7 +7,7 @@ functions become registers where their accesses allow it. What comes out holds n
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NoReturn
 
 from warpwright.cpu import functions
@@ -58,10 +58,11 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Addr:
-    """`[base + offset]`; base is a Reg, a Place, or None for an absolute address."""
+    """`[base + offset]`; base is a Reg, a Place, or None for an absolute address. coordinates: of `[map, {x, y}]`, else ()."""
 
     base: Reg | Place | None
     offset: int = 0
+    coordinates: tuple = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +375,9 @@ class _Flattener:
                 return Vec(tuple(self.resolve(element, scope) for element in elements))
             case tree.Sink() | None:
                 return None
+            case tree.Address(base=base, offset=offset, coordinates=tree.Vector(elements=elements), more=()):
+                plain = self.resolve(tree.Address(base, offset, None, (), operand.position), scope)
+                return replace(plain, coordinates=tuple(self.resolve(element, scope) for element in elements))  # type: ignore[type-var]
             case tree.Address(base=base, offset=offset, coordinates=None, more=()):
                 if base is None:
                     return Addr(None, offset)
@@ -547,6 +551,6 @@ def registers_of(arg: Arg) -> list[Reg]:
         return [arg.reg]
     if isinstance(arg, Vec):
         return [reg for element in arg.elements for reg in registers_of(element)]
-    if isinstance(arg, Addr) and isinstance(arg.base, Reg):
-        return [arg.base]
+    if isinstance(arg, Addr):
+        return [reg for part in (arg.base, *arg.coordinates) for reg in registers_of(part)]
     return []

@@ -27,6 +27,7 @@ from warpwright.cpu.codegen import (  # noqa: F401  each registers its lowerings
     mma_group,
     move,
     synchronise,
+    tensor,
     video,
     warp,
     wgmma,

@@ -104,8 +104,7 @@ def _window(e: Emitter, key: str, space: str, form: Form) -> tuple[tuple[str, st
     if space == "local":
         return (e.local_address(), str(program.space.local_bytes)), None, program.space.local_bytes
     if space == "param":
-        start = e.at_entry("params.i", f"ptrtoint ptr {e.params()} to i64")
-        return (start, str(program.space.parameter_bytes)), None, program.space.parameter_bytes
+        return (e.param_address(), str(program.space.parameter_bytes)), None, program.space.parameter_bytes
     match form.origin:
         case ("param", index):
             table = e.at_entry("param ranges", f"load ptr, ptr {e.launch_field(56)}")

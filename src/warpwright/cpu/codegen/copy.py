@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from warpwright.cpu.analysis.program import Imm, Op, Reg
 from warpwright.cpu.codegen import address as addressing
-from warpwright.cpu.codegen import bulk_copy, memory
+from warpwright.cpu.codegen import bulk_copy, memory, tensor
 from warpwright.cpu.codegen.emitter import Emitter
 from warpwright.cpu.codegen.mbarrier import use
 from warpwright.cpu.codegen.memory import Element
@@ -21,7 +21,8 @@ def copy(e: Emitter, op: Op) -> None:
         bulk_copy.group(e, op, 2 if op.get("bulk") else 1)
         return
     if op.get("tensor"):
-        e.fail(op, "tensor copies are not there yet")
+        tensor.copy(e, op)
+        return
     if op.get("bulk"):
         bulk_copy.bulk(e, op)
         return

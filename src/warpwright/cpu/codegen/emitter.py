@@ -399,6 +399,9 @@ class Emitter:
     def params(self) -> str:
         return self.at_entry("params", "load ptr, ptr %frame")
 
+    def param_address(self) -> str:
+        return self.at_entry("params.i", f"ptrtoint ptr {self.params()} to i64")
+
     def shared_base(self) -> str:
         return self.at_entry("shared", f"load ptr, ptr {self.frame_field(8)}")
 

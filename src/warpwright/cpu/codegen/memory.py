@@ -447,9 +447,9 @@ def _cvta(e: Emitter, op: Op):
         wide = e.resize(a, kind, "i64")
         return e.resize(cluster.to_window(e, wide) if op.get("to") else cluster.to_generic(e, wide), "i64", kind)
     space = str(op.slots["space"]).split("::")[0]
-    if space not in ("shared", "local"):
+    if space not in ("shared", "local", "param"):
         return a
-    start = e.shared_address() if space == "shared" else e.local_address()
+    start = e.param_address() if space == "param" else e.shared_address() if space == "shared" else e.local_address()
     with e.shape(1):
         start = e.resize(start, "i64", kind)
     base = start if e.width == 1 else e.splat(start, kind)
@@ -473,7 +473,9 @@ def _isspacep(e: Emitter, op: Op):
         return inside(e.shared_address(), e.shared_size())
     if space == "local":
         return inside(e.local_address(), str(32 * e.program.space.local_bytes))
-    if space in ("const", "param"):
+    if space == "param":
+        return inside(e.param_address(), str(e.program.space.parameter_bytes))
+    if space == "const":
         return e.k("i1", 0)
     either = e.bin("or", "i1", cluster.inside(e, a), inside(e.local_address(), str(32 * e.program.space.local_bytes)))
     return e.bin("xor", "i1", either, e.k("i1", 1))

@@ -85,7 +85,9 @@ def word_of(thread, space: str | None, address: int) -> int:
 @per_thread("cp")
 def copy(m: Match, decoder) -> Callable:
     if m.get("tensor"):
-        raise ValueError("tensor copies are not in the interpreter")
+        from warpwright.cpu.interpreter import tensor
+
+        return tensor.copy_tensor(m, decoder)
     action = m.get("action")
     if action == "mbarrier":
         return arrive_when_copied(m, decoder)

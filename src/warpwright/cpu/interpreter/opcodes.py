@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpwright.cpu.interpreter import asynchronous, convert, floating, integer, logic, matrix, memory_access, video, warp  # noqa: F401  video registers itself
+from warpwright.cpu.interpreter import asynchronous, convert, floating, integer, logic, matrix, memory_access, tensor, video, warp  # noqa: F401  tensor and video register themselves
 from warpwright.cpu.interpreter.floats import BF16, F16, FORMATS
 from warpwright.cpu.interpreter.registry import Trap, collective, operand, per_thread, pure
 from warpwright.cpu.interpreter.words import elementwise, lanes
