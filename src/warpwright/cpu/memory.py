@@ -126,5 +126,8 @@ def _locate_array(array: np.ndarray) -> Extent:
     root = array
     while isinstance(root.base, np.ndarray):
         root = root.base
+    address = array.ctypes.data
+    if root is array and array.flags.c_contiguous:
+        return Extent(address, address, address + array.nbytes)
     start, end = np.lib.array_utils.byte_bounds(root)
-    return Extent(array.__array_interface__["data"][0], start, end)
+    return Extent(address, start, end)

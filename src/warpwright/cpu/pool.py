@@ -69,7 +69,7 @@ class Pool:
 
     def _reset(self) -> None:
         self.arenas = [Arena() for _ in range(self.threads)]
-        self._struct = (ctypes.c_uint64 * (4 + 64))()
+        self._struct = (ctypes.c_uint64 * (4 + 64 + 1))()
         self._address = ctypes.addressof(self._struct)
         ctypes.c_uint32.from_address(self._address + 24).value = self.threads
         for index, arena in enumerate(self.arenas):

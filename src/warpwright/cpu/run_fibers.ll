@@ -1,5 +1,6 @@
-; The worker's loop for kernels whose warps wait (barriers, spin loops, clusters): a fiber a warp, as many CTAs resident as the launch says.
-; A cluster that has ended makes room for the next one of the grid.
+; The worker's loop for kernels whose warps wait (barriers, spin loops, clusters): a fiber a warp. Clusters start one at a time, and another one
+; whenever a warp spins: it may wait for a CTA that has not started. The launch says how many can be resident, and one that has ended makes
+; room for the next.
 
 define void @run(ptr %worker, ptr %launch) {
 entry:
@@ -15,11 +16,6 @@ entry:
   %cn.p = getelementptr %launch, ptr %launch, i32 0, i32 28
   %cn32 = load i32, ptr %cn.p
   %cn = zext i32 %cn32 to i64
-  %each = mul i64 %cn, %nw64
-  %each32 = trunc i64 %each to i32
-  %res.p = getelementptr %launch, ptr %launch, i32 0, i32 17
-  %res32 = load i32, ptr %res.p
-  %resident = zext i32 %res32 to i64
   %tot.p = getelementptr %launch, ptr %launch, i32 0, i32 20
   %total = load i64, ptr %tot.p
   %next.p = getelementptr %launch, ptr %launch, i32 0, i32 21
@@ -28,35 +24,14 @@ entry:
   %n.p = getelementptr %worker, ptr %worker, i32 0, i32 2
   %alive.p = getelementptr %worker, ptr %worker, i32 0, i32 3
   %ended.p = getelementptr %worker, ptr %worker, i32 0, i32 4
-  %given.p = getelementptr %launch, ptr %launch, i32 0, i32 33
-  %most.p = getelementptr %launch, ptr %launch, i32 0, i32 34
-  %most = load i64, ptr %most.p
+  %filled.p = getelementptr %worker, ptr %worker, i32 0, i32 12
+  %open.p = getelementptr %worker, ptr %worker, i32 0, i32 13
   store i32 0, ptr %n.p
   store i32 0, ptr %alive.p
-  br label %first
-first:                                            ; fill the slots, as far as the device has any and there are CTAs
-  %slot = phi i64 [ 0, %entry ], [ %slot1, %filled ]
-  %ticket = atomicrmw add ptr %given.p, i64 %cn monotonic
-  %held = icmp uge i64 %ticket, %most
-  br i1 %held, label %begin, label %ask
-ask:
-  %c = atomicrmw add ptr %next.p, i64 %cn monotonic
-  %none = icmp uge i64 %c, %total
-  br i1 %none, label %begin, label %fill
-fill:
-  call void @rt_start(ptr %worker, ptr %launch, i64 %slot, i64 %c)
-  br label %filled
-filled:
-  %n0 = load i32, ptr %n.p
-  %n1 = add i32 %n0, %each32
-  store i32 %n1, ptr %n.p
-  %slot1 = add i64 %slot, %cn
-  %room = icmp ult i64 %slot1, %resident
-  br i1 %room, label %first, label %begin
-begin:
-  %count = load i32, ptr %n.p
-  %empty = icmp eq i32 %count, 0
-  br i1 %empty, label %leave, label %zero
+  store i32 0, ptr %filled.p
+  store i32 1, ptr %open.p
+  %some = call i1 @rt_more(ptr %worker, ptr %launch)
+  br i1 %some, label %zero, label %leave
 zero:
   br label %go
 go:
@@ -97,6 +72,75 @@ leave:
   ret void
 }
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+; Start one more cluster, if there is room on this worker and on the device, and there are any.
+define internal i1 @rt_more(ptr %worker, ptr %launch) noinline {
+entry:
+  %open.p = getelementptr %worker, ptr %worker, i32 0, i32 13
+  %open = load i32, ptr %open.p
+  %shut = icmp eq i32 %open, 0
+  br i1 %shut, label %no, label %room
+room:
+  %filled.p = getelementptr %worker, ptr %worker, i32 0, i32 12
+  %slot = load i32, ptr %filled.p
+  %res.p = getelementptr %launch, ptr %launch, i32 0, i32 17
+  %resident = load i32, ptr %res.p
+  %full = icmp uge i32 %slot, %resident
+  br i1 %full, label %close, label %device
+device:
+  %cn.p = getelementptr %launch, ptr %launch, i32 0, i32 28
+  %cn32 = load i32, ptr %cn.p
+  %cn = zext i32 %cn32 to i64
+  %given.p = getelementptr %launch, ptr %launch, i32 0, i32 33
+  %most.p = getelementptr %launch, ptr %launch, i32 0, i32 34
+  %most = load i64, ptr %most.p
+  %ticket = atomicrmw add ptr %given.p, i64 %cn monotonic
+  %held = icmp uge i64 %ticket, %most
+  br i1 %held, label %close, label %queue
+queue:
+  %next.p = getelementptr %launch, ptr %launch, i32 0, i32 21
+  %tot.p = getelementptr %launch, ptr %launch, i32 0, i32 20
+  %total = load i64, ptr %tot.p
+  %c = atomicrmw add ptr %next.p, i64 %cn monotonic
+  %none = icmp uge i64 %c, %total
+  br i1 %none, label %close, label %start
+start:
+  %slot64 = zext i32 %slot to i64
+  call void @rt_start(ptr %worker, ptr %launch, i64 %slot64, i64 %c)
+  %slot1 = add i32 %slot, %cn32
+  store i32 %slot1, ptr %filled.p
+  %nw.p = getelementptr %launch, ptr %launch, i32 0, i32 16
+  %nw = load i32, ptr %nw.p
+  %n = mul i32 %slot1, %nw
+  %n.p = getelementptr %worker, ptr %worker, i32 0, i32 2
+  store i32 %n, ptr %n.p
+  ret i1 true
+close:
+  store i32 0, ptr %open.p
+  br label %no
+no:
+  ret i1 false
+}
+
+; Let others run in a spin loop. With nobody else on this worker, let the host's other threads run.
+define internal void @rt_yield(ptr %frame) {
+entry:
+  %wp = getelementptr %frame, ptr %frame, i32 0, i32 6
+  %worker = load ptr, ptr %wp
+  %lp = getelementptr %frame, ptr %frame, i32 0, i32 4
+  %launch = load ptr, ptr %lp
+  %more = call i1 @rt_more(ptr %worker, ptr %launch)
+  %ap = getelementptr %worker, ptr %worker, i32 0, i32 3
+  %alive = load i32, ptr %ap
+  %alone = icmp ult i32 %alive, 2
+  br i1 %alone, label %host, label %fibers
+host:
+  %r = call i32 @sched_yield()
+  ret void
+fibers:
+  call void @rt_suspend(ptr %frame)
+  ret void
+}
 
 ; Start the cluster whose first CTA has number %index in the slots from %slot on.
 define internal void @rt_start(ptr %worker, ptr %launch, i64 %slot, i64 %index) noinline {

@@ -18,9 +18,9 @@
 ; 25-27 cluster's CTAs along x, y, z 28 CTAs a cluster 29 whether the launch named a cluster 30 warps an SM holds 31 number of the launch
 ; 32 workspace of a cooperative launch 33 slots for CTAs given out 34 slots that the device has
 
-%worker = type { ptr, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%worker = type { ptr, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, i32, i32 }
 ; 0 saved stack pointer 1 current fiber 2 fibers 3 fibers alive 4 slot of the cluster that has ended 5 frames 6 ctas 7 shared 8 local 9 stacks
-; 10 launch 11 late work (library/async.ll)
+; 10 launch 11 late work (library/async.ll) 12 slots filled so far 13 whether more may be filled
 
 %barrier = type { i32, i32, i32, i32, i32 }     ; 0 threads arrived 1 expected (0: all that live) 2 true lanes 3 lanes 4 operation
 %cta = type { i32, i32, ptr, [16 x %barrier], i64, ptr, i32, i32, i32, i32, i32, i32 }
@@ -208,23 +208,6 @@ switch:
   call void @rt_switch(ptr %from, ptr %to)
   br label %out
 out:
-  ret void
-}
-
-; Let others run in a spin loop. With nobody else on this worker, let the host's other threads run.
-define internal void @rt_yield(ptr %frame) {
-entry:
-  %wp = getelementptr %frame, ptr %frame, i32 0, i32 6
-  %worker = load ptr, ptr %wp
-  %ap = getelementptr %worker, ptr %worker, i32 0, i32 3
-  %alive = load i32, ptr %ap
-  %alone = icmp ult i32 %alive, 2
-  br i1 %alone, label %host, label %fibers
-host:
-  %r = call i32 @sched_yield()
-  ret void
-fibers:
-  call void @rt_suspend(ptr %frame)
   ret void
 }
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 
-FRAME_BYTES, CTA_BYTES, WORKER_BYTES = 192, 376, 96
+FRAME_BYTES, CTA_BYTES, WORKER_BYTES = 192, 376, 104
 
 _SWITCH = {  # host → (lines of assembly, bytes of a fresh fiber's saved state, slots of its argument, entry and return address in it)
     "x86_64": ("""
@@ -228,8 +228,8 @@ def store_cached(key: str, object_code: bytes, facts: dict) -> None:
 # ── host threads ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 _POOL_IR = """
-%pool = type { i32, i32, ptr, ptr, i32, i32, [64 x ptr] }
-; 0 generation 1 workers done 2 run 3 launch 4 threads 5 closed 6 worker of each thread
+%pool = type { i32, i32, ptr, ptr, i32, i32, [64 x ptr], i32 }
+; 0 generation 1 workers done 2 run 3 launch 4 threads 5 closed 6 worker of each thread 7 threads that work on the launch (negative: it is over)
 declare i64 @syscall(i64, ...)
 
 define internal void @wait_while(ptr %word, i32 %value, i32 %spins) {
@@ -269,7 +269,7 @@ entry:
   %done.p = getelementptr %pool, ptr %pool, i32 0, i32 1
   %run.p = getelementptr %pool, ptr %pool, i32 0, i32 2
   %launch.p = getelementptr %pool, ptr %pool, i32 0, i32 3
-  %threads.p = getelementptr %pool, ptr %pool, i32 0, i32 4
+  %gate.p = getelementptr %pool, ptr %pool, i32 0, i32 7
   %closed.p = getelementptr %pool, ptr %pool, i32 0, i32 5
   %worker.p = getelementptr %pool, ptr %pool, i32 0, i32 6, i32 %index
   br label %next
@@ -279,18 +279,20 @@ next:
   %now = load atomic i32, ptr %pool acquire, align 4
   %closed = load i32, ptr %closed.p
   %end = icmp ne i32 %closed, 0
-  br i1 %end, label %out, label %work
+  br i1 %end, label %out, label %enter
+enter:                                            ; a thread that comes late finds the launch over, and nobody has waited for it
+  %gate = atomicrmw add ptr %gate.p, i32 1 seq_cst
+  %late = icmp slt i32 %gate, 0
+  br i1 %late, label %finish, label %work
 work:
   %run = load ptr, ptr %run.p
   %launch = load ptr, ptr %launch.p
   %worker = load ptr, ptr %worker.p
   call void %run(ptr %worker, ptr %launch)
-  %before = atomicrmw add ptr %done.p, i32 1 acq_rel
-  %after = add i32 %before, 1
-  %threads = load i32, ptr %threads.p
-  %others = sub i32 %threads, 1
-  %last = icmp eq i32 %after, %others
-  br i1 %last, label %tell, label %finish
+  %before = atomicrmw add ptr %done.p, i32 1 seq_cst
+  %then = load atomic i32, ptr %gate.p seq_cst, align 4
+  %awaited = icmp slt i32 %then, 0
+  br i1 %awaited, label %tell, label %finish
 tell:
   call void @wake(ptr %done.p)
   br label %finish
@@ -314,18 +316,18 @@ all:
   %done.p = getelementptr %pool, ptr %pool, i32 0, i32 1
   %run.p = getelementptr %pool, ptr %pool, i32 0, i32 2
   %launch.p = getelementptr %pool, ptr %pool, i32 0, i32 3
-  %threads.p = getelementptr %pool, ptr %pool, i32 0, i32 4
-  %threads = load i32, ptr %threads.p
+  %gate.p = getelementptr %pool, ptr %pool, i32 0, i32 7
   store i32 0, ptr %done.p
   store ptr %run, ptr %run.p
   store ptr %launch, ptr %launch.p
+  store atomic i32 0, ptr %gate.p release, align 4
   %g = atomicrmw add ptr %pool, i32 1 acq_rel
   call void @wake(ptr %pool)
   call void %run(ptr %worker, ptr %launch)
-  %others = sub i32 %threads, 1
+  %others = atomicrmw or ptr %gate.p, i32 -2147483648 seq_cst
   br label %check
 check:
-  %d = load atomic i32, ptr %done.p acquire, align 4
+  %d = load atomic i32, ptr %done.p seq_cst, align 4
   %finished = icmp eq i32 %d, %others
   br i1 %finished, label %out, label %wait
 wait:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 from warpwright.cpu.parts import Part
 from warpwright.errors import LaunchError
@@ -27,33 +25,20 @@ def three(value: Dimensions, what: str) -> Triple:
     return x, y, z
 
 
-@dataclass(eq=False)
 class Shape:
-    """A launch's layout. grid, cluster: in CTAs. named: the launch or the kernel names a cluster. shared_bytes: dynamic, a CTA."""
+    """A launch's layout. grid, cluster: in CTAs. named: the launch or the kernel names a cluster. shared_bytes: dynamic, a CTA.
 
-    grid: Triple
-    block: Triple
-    cluster: Triple = (1, 1, 1)
-    named: bool = False
-    shared_bytes: int = 0
-    cooperative: bool = False
+    ctas, threads (of a CTA), warps (of a CTA), ranks (CTAs a cluster): what follows from these.
+    """
 
-    @cached_property
-    def ctas(self) -> int:
-        return math.prod(self.grid)
+    __slots__ = ("block", "cluster", "cooperative", "ctas", "grid", "named", "ranks", "shared_bytes", "threads", "warps")
 
-    @cached_property
-    def threads(self) -> int:
-        return math.prod(self.block)
-
-    @cached_property
-    def warps(self) -> int:
-        return -(-self.threads // 32)
-
-    @cached_property
-    def ranks(self) -> int:
-        """CTAs a cluster."""
-        return math.prod(self.cluster)
+    def __init__(self, grid: Triple, block: Triple, cluster: Triple = (1, 1, 1), named: bool = False, shared_bytes: int = 0,
+                 cooperative: bool = False):
+        self.grid, self.block, self.cluster, self.named = grid, block, cluster, named
+        self.shared_bytes, self.cooperative = shared_bytes, cooperative
+        self.ctas, self.threads, self.ranks = math.prod(grid), math.prod(block), math.prod(cluster)
+        self.warps = -(-self.threads // 32)
 
 
 class Stated:
