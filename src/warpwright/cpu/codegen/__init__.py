@@ -82,7 +82,8 @@ def detect_host() -> Host:
 
     avx512 = has("avx512f", "avx512bw", "avx512vl", "avx512dq")
     vbmi = avx512 and has("avx512vbmi")
-    return Host(avx512=avx512, fp16=avx512 and has("avx512fp16"), vbmi=vbmi, amx=vbmi and has("amx-tile", "amx-bf16") and runtime.amx_permitted())
+    return Host(avx512=avx512, fp16=avx512 and has("avx512fp16"), vbmi=vbmi, vnni=avx512 and has("avx512vnni"),
+                amx=vbmi and has("amx-tile", "amx-bf16") and runtime.amx_permitted())
 
 
 def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int], options: Options = Options()) -> Generated:

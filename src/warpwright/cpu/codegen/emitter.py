@@ -39,6 +39,7 @@ class Host:
     avx512: bool = False
     fp16: bool = False
     vbmi: bool = False
+    vnni: bool = False
     amx: bool = False
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from warpwright.cpu import fragments
 from warpwright.cpu.analysis.program import Op, Vec
 from warpwright.cpu.codegen import address as addressing
-from warpwright.cpu.codegen import memory, products, tensor_core, wmma_memory
+from warpwright.cpu.codegen import memory, products, quad_product, tensor_core, wmma_memory
 from warpwright.cpu.codegen.emitter import Emitter
 from warpwright.cpu.codegen.lowering import effect
 from warpwright.cpu.codegen.memory import Element
@@ -27,49 +27,65 @@ def _mma(e: Emitter, op: Op) -> None:
     slots = op.slots
     if slots.get("block_scale"):
         e.fail(op, "it has no block-scaled products")
+    name = _dense(e, slots)
+    if name is None:
+        exact_mma = e.exact_mma and slots["A"] in exact.LEAST and slots["B"] in exact.LEAST
+        selector = op.args["f"].value if "f" in op.args else 0  # type: ignore[union-attr]
+        name = products.name_of(slots, exact_mma) + (f"_{selector}" if selector else "")
+        if name not in e.helpers:
+            layouts = [fragments.mma_layout(slots, letter) for letter in "ABCD"]
+            _take(e, products.helper(e, slots, layouts, name, selector, exact_mma))
+    _call(e, op, name, "abce" if "e" in op.args else "abc", slots)
+
+
+def _dense(e: Emitter, slots: dict) -> str | None:
+    """The name of the fast function of an mma's slots, if there is one."""
+    if quad_product.supported(slots):
+        name = products.name_of(slots, False)
+        return name if name in e.helpers else _take(e, quad_product.helper(slots, name, e.host))
     narrow = slots["A"] in exact.LEAST and slots["B"] in exact.LEAST
     if tensor_core.supported(slots) and not (narrow and e.exact_mma):
-        helper = tensor_core.mma_helper(slots, e.host)
-        e.helpers.setdefault(helper.name, helper.text)
-        e.declarations.update(helper.declarations)
-        _call(e, op, helper.name, "fastcc ", "abc", slots)
-        return
-    exact_mma = e.exact_mma and narrow
-    selector = op.args["f"].value if "f" in op.args else 0  # type: ignore[union-attr]
-    name = products.name_of(slots, exact_mma) + (f"_{selector}" if selector else "")
-    if name not in e.helpers:
-        layouts = [fragments.mma_layout(slots, letter) for letter in "ABCD"]
-        helper = products.helper(e, slots, layouts, name, selector, exact_mma)
-        e.helpers[name] = helper.text
-        e.declarations.update(helper.declarations)
-    _call(e, op, name, "fastcc ", "abce" if "e" in op.args else "abc", slots)
+        return _take(e, tensor_core.mma_helper(slots, e.host))
+    return None
 
 
-def _call(e: Emitter, op: Op, name: str, convention: str, operands: str, slots: dict) -> None:
+def _take(e: Emitter, helper: tensor_core.Helper) -> str:
+    e.helpers.setdefault(helper.name, helper.text)
+    e.declarations.update(helper.declarations)
+    return helper.name
+
+
+def _call(e: Emitter, op: Op, name: str, operands: str, slots: dict) -> None:
     """d… = name(the registers of the operands…)."""
     types = [str(slots.get(letter.upper()) or "f16") if letter != "e" else "b32" for letter in operands for _ in _registers(op, letter)]
     registers = [register for letter in operands for register in _registers(op, letter)]
-    kinds = [products.register_kind(type_) for type_ in types]
     kind = products.register_kind(str(slots.get("D") or "f16"))
-    count = len(_registers(op, "d"))
     with e.shape(32):
-        given = ", ".join(f"<32 x {kind}> {e.value(register, kind)}" for register, kind in zip(registers, kinds, strict=True))
-    # Results come back through one place: returned, LLVM would keep a place on the stack for each call.
+        given = [(products.register_kind(type_), e.value(register, products.register_kind(type_)))
+                 for register, type_ in zip(registers, types, strict=True)]
+    _write(e, op, _registers(op, "d"), kind, _results(e, name, given, kind, len(_registers(op, "d"))))
+
+
+def _write(e: Emitter, op: Op, registers: tuple, kind: str, results: list[str]) -> None:
+    for register, result in zip(registers, results, strict=True):
+        e.write(op, register, result, kind, 32)
+
+
+def _results(e: Emitter, name: str, given: list[tuple[str, str]], kind: str, count: int) -> list[str]:
+    """What a product gives. It comes back through one place: returned, LLVM would keep a place on the stack for each call."""
     place = e.alloca(f"products {count} {kind}", f"[{count} x <32 x {kind}>], align 64")
     if name + ".to" not in e.helpers:
-        e.helpers[name + ".to"] = _through_memory(name, convention, kinds, kind, count)
-    e.do(f"call void {name}.to(ptr {place}, {given})")
-    for i, register in enumerate(_registers(op, "d")):
-        at = e.ins(f"getelementptr <32 x {kind}>, ptr {place}, i64 {i}")
-        e.write(op, register, e.ins(f"load <32 x {kind}>, ptr {at}, align 64"), kind, 32)
+        e.helpers[name + ".to"] = _through_memory(name, [kind for kind, _ in given], kind, count)
+    e.do(f"call void {name}.to(ptr {place}, {', '.join(f'<32 x {kind}> {value}' for kind, value in given)})")
+    return [e.ins(f"load <32 x {kind}>, ptr {e.ins(f'getelementptr <32 x {kind}>, ptr {place}, i64 {i}')}, align 64") for i in range(count)]
 
 
-def _through_memory(name: str, convention: str, kinds: list[str], kind: str, count: int) -> str:
+def _through_memory(name: str, kinds: list[str], kind: str, count: int) -> str:
     """`NAME.to`: a product that stores its `count` results, <32 x kind> each."""
     arguments = ", ".join(f"<32 x {given}> %a{i}" for i, given in enumerate(kinds))
     result_type = "{ " + ", ".join([f"<32 x {kind}>"] * count) + " }"
     lines = [f"define internal void {name}.to(ptr noalias %out, {arguments}) noinline nounwind {{",
-             f"  %r = call {convention}{result_type} {name}({arguments})"]
+             f"  %r = call fastcc {result_type} {name}({arguments})"]
     for i in range(count):
         lines += [f"  %v{i} = extractvalue {result_type} %r, {i}", f"  %p{i} = getelementptr <32 x {kind}>, ptr %out, i64 {i}",
                   f"  store <32 x {kind}> %v{i}, ptr %p{i}, align 64"]
@@ -84,26 +100,23 @@ def _wmma(e: Emitter, op: Op) -> None:
         return
     types = [str(slots.get(letter) or "f16") for letter in "ABCD"]
     m, n, k = shape_of(slots["shape"])
-    tile = {"shape": f"m16n8k{k}", **dict(zip("ABCD", types, strict=True)), "satfinite": slots.get("satfinite")}
-    if m >= 16 and tensor_core.supported(tile) and not (slots.get("satfinite") and types[3] != "s32"):
-        _tiles(e, op, tile, m // 16, n // 8)
+    rows = min(m, 16)
+    tile = {**slots, "shape": f"m{rows}n8k{k}", **dict(zip("ABCD", types, strict=True))}
+    name = _dense(e, tile) if types[3] in ("s32", "f64") or not slots.get("satfinite") else None
+    if name is not None:
+        _tiles(e, op, name, tile, m // rows, n // 8)
         return
     if slots.get("rnd") not in (None, "rn") and not e.host.avx512:
         e.fail(op, "on this processor, which lacks AVX-512, it has only rounding to nearest")
     name = products.name_of(slots, False).replace("@product", "@wmma")
     if name not in e.helpers:
         layouts = [fragments.wmma_layout(slots["shape"], *pair) for pair in zip("ABCD", types, strict=True)]
-        helper = products.helper(e, slots, layouts, name)
-        e.helpers[name] = helper.text
-        e.declarations.update(helper.declarations)
-    _call(e, op, name, "fastcc ", "abc", slots)
+        _take(e, products.helper(e, slots, layouts, name))
+    _call(e, op, name, "abc", slots)
 
 
-def _tiles(e: Emitter, op: Op, tile: dict, rows: int, columns: int) -> None:
-    """wmma.mma as mma of 16 × 8 tiles, whose fragments follow one another in its own."""
-    helper = tensor_core.mma_helper(tile, e.host)
-    e.helpers.setdefault(helper.name, helper.text)
-    e.declarations.update(helper.declarations)
+def _tiles(e: Emitter, op: Op, name: str, tile: dict, rows: int, columns: int) -> None:
+    """wmma.mma as mma of tiles, whose fragments follow one another in its own."""
     kinds = [products.register_kind(tile[letter]) for letter in "ABC"]
     lengths = [fragments.mma_layout(tile, letter).registers for letter in "ABC"]
     with e.shape(32):
@@ -111,11 +124,10 @@ def _tiles(e: Emitter, op: Op, tile: dict, rows: int, columns: int) -> None:
     for column in range(columns):
         for row in range(rows):
             sums = column * rows + row
-            given = ", ".join(f"<32 x {kind}> {value}" for kind, all_, length, i in zip(kinds, values, lengths, (row, column, sums), strict=True)
-                              for value in all_[i * length:(i + 1) * length])
-            result = e.ins(f"call fastcc {helper.result} {helper.name}({given})")
-            for i, register in enumerate(_registers(op, "d")[sums * lengths[2]:(sums + 1) * lengths[2]]):
-                e.write(op, register, e.ins(f"extractvalue {helper.result} {result}, {i}"), kinds[2], 32)
+            given = [(kind, value) for kind, all_, length, i in zip(kinds, values, lengths, (row, column, sums), strict=True)
+                     for value in all_[i * length:(i + 1) * length]]
+            own = _registers(op, "d")[sums * lengths[2]:(sums + 1) * lengths[2]]
+            _write(e, op, own, kinds[2], _results(e, name, given, kinds[2], lengths[2]))
 
 
 def _registers(op: Op, name: str) -> tuple:

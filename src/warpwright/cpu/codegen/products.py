@@ -37,10 +37,10 @@ def helper(e: Emitter, slots: dict, layouts: list[Layout], name: str, selector: 
     types = [str(slots.get(letter) or "f16") for letter in "ABCD"]
     sparse = bool(slots.get("sp") or slots.get("sp::ordered_metadata"))
     kinds = [f"<32 x {register_kind(type_)}>" for type_ in types]
-    parameters = [f"{kind.replace(' ', '_')} {letter}{i}" for letter, kind, layout in zip("abc", kinds, layouts, strict=False)
+    parameters = [f"{kind} {letter}{i}" for letter, kind, layout in zip("abc", kinds, layouts, strict=False)
                   for i in range(layout.registers)]
     if sparse:
-        parameters.append("<32_x_i32> e0")
+        parameters.append("<32 x i32> e0")
     made = Helper(name, "{ " + ", ".join([kinds[3]] * layouts[3].registers) + " }", parameters)
     w = _Memory(e, made)
     a, b, c, d = types
@@ -55,10 +55,7 @@ def helper(e: Emitter, slots: dict, layouts: list[Layout], name: str, selector: 
     at = w.sparse(slots, selector) if sparse else w.table(np.tile(np.arange(layouts[0].columns), layouts[0].rows), "i32")
     sums = w.product(matrices, at, layouts, slots, exact_mma and a in exact.LEAST and b in exact.LEAST)
     results = w.registers(sums, layouts[3], d, kinds[3], bool(slots.get("satfinite")))
-    made = w.finish(results, kinds[3])
-    made.parameters = [parameter.replace("_x_", " x ") for parameter in made.parameters]
-    made.text = made.text.replace("_x_", " x ")
-    return made
+    return w.finish(results, kinds[3])
 
 
 class _Memory(_Writer):

@@ -57,7 +57,7 @@ class _Writer:
         helper, current = self.helper, "poison"
         for i, result in enumerate(results):
             current = self.ins(f"insertvalue {helper.result} {current}, {kind} {result}, {i}")
-        parameters = ", ".join(f"{kind} %{name}" for kind, _, name in (parameter.partition(" ") for parameter in helper.parameters))
+        parameters = ", ".join(f"{kind} %{name}" for kind, _, name in (parameter.rpartition(" ") for parameter in helper.parameters))
         head = f"define internal fastcc {helper.result} {helper.name}({parameters}) alwaysinline nounwind {{"
         helper.text = "\n".join([head, *self.lines, f"  ret {helper.result} {current}", "}", ""])
         return helper
@@ -66,7 +66,8 @@ class _Writer:
 def supported(slots: dict) -> bool:
     """Whether `mma_helper` knows this form of mma.sync."""
     special = any(slots.get(name) for name in ("sp", "sp::ordered_metadata", "kind"))
-    return slots.get("A") in _K_BITS and slots.get("shape", "")[:6] == "m16n8k" and slots["C"] == slots["D"] and not special
+    floats = slots.get("A") in _K_BITS and slots.get("D") in ("f16", "f32")
+    return floats and slots.get("shape", "")[:6] == "m16n8k" and slots["C"] == slots["D"] and not special
 
 
 _K_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
@@ -74,48 +75,32 @@ _K_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8
 
 def mma_helper(slots: dict, host: Host) -> Helper:
     """The function of an mma.sync's slots; see `_mma_helper`."""
-    return _mma_helper(tuple((name, slots.get(name)) for name in ("shape", "A", "B", "C", "D", "satfinite")), host)
+    return _mma_helper(tuple((name, slots.get(name)) for name in ("shape", "A", "B", "C", "D")), host)
 
 
 @cache
 def _mma_helper(named: tuple, host: Host) -> Helper:
-    """The function of an mma.sync's slots (shape, A, B, C, D, satfinite): (a…, b…, c…) → d…, one <32 x T> a register."""
+    """The function of an mma.sync's slots (shape, A, B, C, D): (a…, b…, c…) → d…, one <32 x T> a register."""
     slots = dict(named)
     a_type, b_type, c_type = slots["A"], slots["B"], slots["C"]
     k = int(re.fullmatch(r"m16n8k(\d+)", slots["shape"])[1])  # type: ignore[index]
     halves = k * _K_BITS[a_type] // 128  # registers of A (for each row half) and of B
-    integer, packed = c_type == "s32", c_type == "f16"
-    c_kind = "<32 x i32>" if integer or packed else "<32 x float>"
+    packed = c_type == "f16"
+    c_kind = "<32 x i32>" if packed else "<32 x float>"
     c_count = 2 if packed else 4
-    parameters = [f"<32_x_i32> a{i}" for i in range(2 * halves)] + [f"<32_x_i32> b{i}" for i in range(halves)]
-    parameters += [f"{c_kind.replace(' ', '_')} c{i}" for i in range(c_count)]
-    name = f"@mma_{slots['shape']}_{a_type}_{b_type}_{c_type}{'_sat' if slots.get('satfinite') else ''}"
+    parameters = [f"<32 x i32> a{i}" for i in range(2 * halves)] + [f"<32 x i32> b{i}" for i in range(halves)]
+    parameters += [f"{c_kind} c{i}" for i in range(c_count)]
+    name = f"@mma_{slots['shape']}_{a_type}_{b_type}_{c_type}"
     helper = Helper(name, f"{{ {', '.join([c_kind] * c_count)} }}", parameters)
     w = _Writer(helper)
     a, b = [f"%a{i}" for i in range(2 * halves)], [f"%b{i}" for i in range(halves)]
     accumulators = _unpack_halves(w, ["%c0", "%c1"]) if packed else [f"%c{i}" for i in range(4)]
-    if integer:
-        accumulators = _integer_product(w, a, b, accumulators, a_type, b_type, bool(slots.get("satfinite")))
-    else:
-        accumulators = _f32_product(w, a, b, accumulators, a_type, b_type, host)
+    accumulators = _f32_product(w, a, b, accumulators, a_type, b_type, host)
     if packed:
         accumulators = _pack_halves(w, accumulators)
-    elif not integer:
+    else:
         accumulators = [_canonical(w, value) for value in accumulators]
-    helper = w.finish(accumulators, c_kind)
-    helper.parameters = [parameter.replace("_x_", " x ") for parameter in helper.parameters]
-    helper.text = helper.text.replace("_x_", " x ")
-    return helper
-
-
-def _a_index(position: int):
-    """Every quad's own element at a position, in each of its lanes."""
-    return [lane // 4 * 4 + position for lane in LANES]
-
-
-def _b_index(position: int, column: int):
-    """For 16 lanes (the other 16 are alike): the element of column 2t + `column` at a position of its quad."""
-    return [4 * (2 * (lane % 4) + column) + position for lane in range(16)]
+    return w.finish(accumulators, c_kind)
 
 
 def _quarters(w: _Writer, registers: list[str], kind: str) -> list[str]:
@@ -168,38 +153,6 @@ def _f32_product(w: _Writer, a: list[str], b: list[str], c: list[str], a_type: s
 
 def _at(w: _Writer, base: str, floats: int) -> str:
     return w.ins(f"getelementptr float, ptr {base}, i64 {floats}")
-
-
-def _integer_product(w: _Writer, a: list[str], b: list[str], c: list[str], a_type: str, b_type: str, saturate: bool) -> list[str]:
-    """c + a·b of 8-bit integers, wrapping in 32 bits or, with satfinite, saturating once at the end."""
-    kind = "<32 x i64>" if saturate else "<32 x i32>"
-
-    def byte(value: str, i: int, type_: str) -> str:
-        left = w.ins(f"shl <32 x i32> {value}, splat (i32 {24 - 8 * i})") if i < 3 else value
-        return w.ins(f"{'ashr' if type_ == 's8' else 'lshr'} <32 x i32> {left}, splat (i32 24)")
-
-    sums = [w.ins(f"sext <32 x i32> {value} to {kind}") if saturate else value for value in c]
-    for register, column_register in enumerate(b):
-        for i in range(4):
-            column_bytes = byte(column_register, i, b_type)
-            row_bytes = [byte(a[2 * register + row], i, a_type) for row in (0, 1)]
-            for position in range(4):
-                columns = [w.shuffle("i32", column_bytes, _b_index(position, column) * 2) for column in (0, 1)]
-                for row in (0, 1):
-                    element = w.shuffle("i32", row_bytes[row], _a_index(position))
-                    for column in (0, 1):
-                        product = w.ins(f"mul <32 x i32> {element}, {columns[column]}")
-                        if saturate:
-                            product = w.ins(f"sext <32 x i32> {product} to {kind}")
-                        sums[2 * row + column] = w.ins(f"add {kind} {sums[2 * row + column]}, {product}")
-    if not saturate:
-        return sums
-    clamped = []
-    for value in sums:
-        value = w.call(kind, "@llvm.smin.v32i64", (kind, value), (kind, f"splat (i64 {2**31 - 1})"))
-        value = w.call(kind, "@llvm.smax.v32i64", (kind, value), (kind, f"splat (i64 {-2**31})"))
-        clamped.append(w.ins(f"trunc {kind} {value} to <32 x i32>"))
-    return clamped
 
 
 # ── elements ─────────────────────────────────────────────────────────────────────────────────────────────────────
