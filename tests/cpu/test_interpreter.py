@@ -479,8 +479,8 @@ def test_endless_recursion_is_a_trap():
 
 
 def test_what_is_not_known_is_named_with_its_line():
-    with pytest.raises(LaunchError, match=r"32:3: the interpreter does not know this instruction: tensormap\.cp_fenceproxy"):
-        each_lane("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd1], [%r0], 128;")
+    with pytest.raises(LaunchError, match=r"32:3: the interpreter does not know this instruction: suld\.b\.1d"):
+        each_lane("suld.b.1d.b32.trap {%r1}, [%rd1, {%r0}];")
 
 
 # ── matrices and asynchronous copies ─────────────────────────────────────────────────────────────────────────────
