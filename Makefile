@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: train test check clean
+.PHONY: train test check docs clean
 train: $(READY)          ## train the tiny model on the Python standard library's sources, on this computer's processor
 	$(BIN)/warpwright train
 
@@ -14,6 +14,10 @@ test: $(READY)           ## run the tests
 check: $(READY)          ## lint and type-check
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(READY)           ## make docs/coverage.md anew: the tests run and record what they cover
+	$(BIN)/python -m pytest --record-forms $(VENV)/forms
+	$(BIN)/warpwright ptx coverage --tested $(VENV)/forms > docs/coverage.md
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Warpwright needs Python 3.11 or newer: make PYTHON=python3.11 …")'

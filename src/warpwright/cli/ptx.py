@@ -117,6 +117,17 @@ def lints() -> None:
         print(f"{one.name:20} {one.meaning}")
 
 
+@app.command()
+def coverage(
+    opcode: Annotated[list[str] | None, typer.Argument(help="Only these instructions.")] = None,
+    tested: Annotated[Path | None, typer.Option(help="What 'pytest --record-forms FILE' recorded.")] = None,
+) -> None:
+    """Find out which forms of which instructions are parsed, verified, interpreted, compiled and tested: docs/coverage.md."""
+    from warpwright.cpu.coverage import document, read_tested, rows
+
+    print(document(rows(opcode or (), read_tested(tested) if tested else None)), end="")
+
+
 class Argument:
     """An argument given on the command line: `u32=1024`, `f32[16x16]=random`, `file.npy` or `null`."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from warpwright.errors import PtxError
 from warpwright.ptx.isa.table import TABLE, TYPE_BITS, Form, Need, OperandSpec, resolve_type
 from warpwright.ptx.parser import parse
-from warpwright.ptx.targets import VERSIONS
+from warpwright.ptx.targets import VERSIONS, Target
 from warpwright.ptx.tree import Module
 from warpwright.ptx.verifier import check
 
@@ -20,17 +20,19 @@ NEWEST = max(VERSIONS), VERSIONS[max(VERSIONS)]
 _MOST_CHOICES = 12  # of a slot with more (wgmma's shapes), only some are tried
 _CONSTANTS = ("0", "1", "2", "16", "128", "4", "8", "32", "24", "0x80", "-1")
 
+_OBJECTS = {"texture": "texref", "surface": "surfref", "sampler": "samplerref"}
 _HEAD = """.version {version}
 .target {target}
 .address_size 64
 .global .align 128 .b8 memory[4096];
-.global .texref texture; .global .surfref surface; .global .samplerref sampler;
+{objects}
 .func (.reg .b32 r) callee(.reg .b32 a) {{ mov.b32 r, a; ret; }}
 .func (.reg .b32 r) result() {{ mov.b32 r, 1; ret; }}
 .func taker(.reg .b32 a) {{ ret; }}
 .func empty() {{ ret; }}
 .visible .entry k(.param .b64 in, .param .align 16 .b8 block[64]) {{
   .reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<300>; .reg .b64 %d<80>; .reg .b128 %q<9>; .reg .f32 %f<9>;
+  .reg .b8 %o<9>;
   .shared .align 128 .b8 shared[4096]; .local .align 16 .b8 local[64];
   targets: .branchtargets L;
   prototype: .callprototype (.reg .b32 _) _ (.reg .b32 _);
@@ -61,7 +63,9 @@ class Sample:
 
 
 def _text(instruction: str, target: str, version: tuple[int, int]) -> str:
-    return _HEAD.format(version=".".join(map(str, version)), target=target, instruction=instruction)
+    objects = [f".global .{kind} {name};" for name, kind in _OBJECTS.items() if name in instruction]
+    mode = ", texmode_independent" if "sampler" in instruction else ""
+    return _HEAD.format(version=".".join(map(str, version)), target=target + mode, instruction=instruction, objects=" ".join(objects))
 
 
 def samples(opcode: str) -> Iterator[Sample]:
@@ -128,12 +132,16 @@ def module(sample: Sample) -> Module:
     return parse(sample.text)
 
 
+_TARGETS = tuple(Target.parse(name) for name in (
+    "sm_90", "sm_90a", "sm_100", "sm_100f", "sm_100a", "sm_103f", "sm_103a", "sm_107", "sm_107f", "sm_107a", "sm_110f", "sm_110a", "sm_120",
+    "sm_120f", "sm_120a", "sm_121a"))
+
+
 def _target(need: Need, gone: Need | None) -> tuple[str, tuple[int, int]]:
+    """A target that has what is needed, Hopper where that is enough, and the newest version (old ones for what is gone)."""
     if gone is not None:
-        return f"sm_{max(need.sm, min(60, gone.sm - 1))}", max(need.ptx, (6, 0))
-    if need.arch:
-        return f"sm_{need.sm}{'f' if need.arch == 'f' else 'a'}", NEWEST
-    return (f"sm_{need.sm}" if need.sm > 90 else "sm_90"), NEWEST
+        return f"sm_{max(need.sm, 75)}", max(need.ptx, (6, 3))
+    return next((str(target) for target in _TARGETS if target.has(need)), f"sm_{need.sm}a"), NEWEST
 
 
 def _operands(spec: OperandSpec, place: int, slots: dict, opcode: str) -> list[str]:
@@ -171,7 +179,7 @@ def _registers(type_: str, length: int | None, place: int) -> list[str]:
     bits = TYPE_BITS[type_]
     pool = "p" if type_ == "pred" else next(pool for pool, size in (("h", 16), ("r", 32), ("d", 64), ("q", 128)) if bits <= size)
     if length is None:
-        return [f"%{pool}{place}"] + ([f"%f{place}"] if type_ == "f32" else [])
+        return [f"%{pool}{place}"] + ([f"%f{place}"] if type_ == "f32" else [f"%o{place}"] if bits == 8 else [])
     first = 20 * (place % 2) if pool == "d" else 8 + 64 * place if pool == "r" else 0
     return ["{" + ", ".join(f"%{pool}{first + i}" for i in range(length)) + "}"]
 

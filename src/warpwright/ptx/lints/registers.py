@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from warpwright.ptx import tree
 from warpwright.ptx.isa.table import TABLE
 from warpwright.ptx.lints.graph import Graph, Node
 from warpwright.ptx.lints.registry import Place, lint
@@ -36,7 +37,10 @@ def unwritten(graph: Graph) -> Iterator[Place]:
 
 
 def _idle(node: Node) -> bool:
-    """`xor r, r, r` and `sub r, r, r` make a zero of anything."""
+    """`xor r, r, r` and `sub r, r, r` make a zero of anything; and LLVM fills the half of a pair that it does not need with what was never
+    written: `mov.b64 d, {undefined, r}`."""
+    if node.opcode == "mov" and isinstance(node.match.values[-1].operand, tree.Vector):
+        return True
     operands = [getattr(value.operand, "name", None) for value in node.match.values]
     return node.opcode in ("xor", "sub") and len(operands) == 3 and operands[1] == operands[2]
 
