@@ -8,6 +8,7 @@ The sets of blocks with waiting lanes are the *thread frontiers* of Diamos et al
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 
 from warpwright.cpu.analysis.program import EXIT, Block, Program
@@ -99,36 +100,58 @@ class Frontier:
     """
 
     def __init__(self, flow: Flow, divergent: set[int], all_partial: bool, turns: set[int], meetings: set[int], whole: set[int]):
-        """turns, meetings, whole: as `turns.Turns` has them."""
+        """turns, meetings, whole: as `turns.Turns` has them.
+
+        Two blocks may have lanes waiting at once only if one of them was a successor of a block that ran while lanes waited at the other, or
+        both were successors of a block that parts its lanes. So it is enough to look at such pairs, and at each once.
+        """
         n = len(flow.order)
         self.divergent = divergent
         self.pending = [0] * n
-        waiting = set(divergent)
-        exited = set()
+        meeting = sum(1 << position for position in meetings)
+        seen = [0] * n  # what of pending has been paired with the block's successors
+        exited: set[int] = set()
+        waiting = sorted(divergent)  # a heap
+        queued = set(waiting)
+        visited: set[int] = set()
+
+        def add(position: int, others: int) -> None:
+            if position not in whole and others & ~self.pending[position]:
+                self.pending[position] |= others
+                if position not in queued:
+                    queued.add(position)
+                    heapq.heappush(waiting, position)
+
+        def pair(one: int, others: int) -> None:
+            """Lanes may wait at block `one` and at each of the others: the first in order runs while those at the rest wait."""
+            others &= ~(1 << one)
+            below = others & (1 << one) - 1
+            add(one, others ^ below | below & meeting)
+            for other in bits_of(below):
+                add(other, 1 << one)
+            if one in meetings:
+                for other in bits_of(others ^ below):
+                    add(other, 1 << one)
+
         while waiting:
-            position = min(waiting)
-            waiting.discard(position)
-            here = self.pending[position]
-            successors = flow.successors[position]
+            position = heapq.heappop(waiting)
+            queued.discard(position)
+            here, successors = self.pending[position], flow.successors[position]
+            new, seen[position] = here & ~seen[position], here
             parts = position in divergent
             if flow.exits(position) and (parts or here):
                 exited.add(position)
-            together = here
+            together = 0
             for s in successors:
                 together |= 1 << s
-            for possible in [together] if parts or not successors else [here | 1 << s for s in successors]:
-                rest, behind = possible, 0
-                turn = position in turns and bool(possible & (2 << position) - 1)
-                for candidate in bits_of(possible):
-                    rest ^= 1 << candidate
-                    others = 0 if candidate in whole else possible ^ 1 << candidate if turn else rest | behind
-                    if others & ~self.pending[candidate]:
-                        self.pending[candidate] |= others
-                        waiting.add(candidate)
-                    if candidate in meetings:
-                        behind |= 1 << candidate
-                    if not rest | behind:
-                        break
+            for s in successors:
+                pair(s, new | (together if parts and position not in visited else 0))
+            visited.add(position)
+            if position in turns:  # whoever waits may be next
+                for possible in [here | together] if parts or not successors else [here | 1 << s for s in successors]:
+                    if possible & (2 << position) - 1:
+                        for candidate in bits_of(possible):
+                            add(candidate, possible ^ 1 << candidate)
         self.partial = [all_partial or bool(pending) for pending in self.pending]
         reached = [s for position in exited for s in (*flow.successors[position], *bits_of(self.pending[position]))]
         seen = set(reached)
