@@ -29,7 +29,7 @@ Every form of every instruction in the table, as `warpwright ptx coverage` finds
   *part* where they refuse some choice of modifiers (by name, before anything runs);
 * **tested**: a test of this repository runs it.
 
-A sample is the form with one modifier changed at a time. Braces mark what may be left out.
+A sample is the form with one modifier changed at a time, for the target named. Braces mark what may be left out.
 """
 
 
@@ -46,6 +46,12 @@ class Row:
     interpreter: int
     engine: int
     tested: bool | None
+    target: str = ""  # of the first sample: the oldest of a few usual targets that has the form
+
+    @property
+    def usual(self) -> bool:
+        """Whether sm_90a, or an older target, has it."""
+        return self.count > 0 and int(self.target[3:].rstrip("af")) <= 90
 
 
 def rows(opcodes: Iterable[str] = (), tested: set[tuple[str, int]] | None = None, ptxas: bool = True) -> Iterator[Row]:
@@ -64,7 +70,7 @@ def rows(opcodes: Iterable[str] = (), tested: set[tuple[str, int]] | None = None
             interpreter, engine = sum(map(_interpreted, found)), sum(map(_compiled, found))
             yield Row(opcode, number, syntax(opcode, form), len(found), sum(ptx.parse(str(one)) == one for one in modules),
                       len(found) if legal else 0, interpreter, engine,
-                      None if tested is None else (opcode, number) in tested and interpreter + engine > 0)
+                      None if tested is None else (opcode, number) in tested and interpreter + engine > 0, found[0].target if found else "")
 
 
 def _has_ptxas() -> bool:
@@ -120,21 +126,21 @@ def document(table: Iterable[Row]) -> str:
     def mark(passed: int, row: Row) -> str:
         return "—" if not row.count else "✓" if passed == row.count else "part" if passed else "✗"
 
-    def tally(name: str) -> str:
-        return f"{sum(1 for row in table if row.count and getattr(row, name) == row.count)}"
+    def tally(title: str, counted: list[Row]) -> str:
+        whole = [sum(row.count > 0 and getattr(row, name) == row.count for row in counted) for name in ("parse", "verify", "interpreter", "engine")]
+        return f"| {title} | {len(counted)} | {' | '.join(map(str, whole))} | {sum(bool(row.tested) for row in counted)} |"
 
     lines = [_LEGEND, "| | forms | parse | verify | interpreter | engine | tested |", "|---|--:|--:|--:|--:|--:|--:|",
-             f"| all | {len(table)} | {tally('parse')} | {tally('verify')} | {tally('interpreter')} | {tally('engine')} | "
-             f"{sum(bool(row.tested) for row in table)} |", ""]
+             tally("up to sm_90a", [row for row in table if row.usual]), tally("newer than sm_90a", [row for row in table if not row.usual]), ""]
     opcode = ""
     for row in table:
         if row.opcode != opcode:
             opcode = row.opcode
             lines += ["", f"## {opcode}", "", TABLE[opcode].meaning[0].upper() + TABLE[opcode].meaning[1:] + ".", "",
-                      "| form | parse | verify | interpreter | engine | tested |", "|---|:-:|:-:|:-:|:-:|:-:|"]
+                      "| form | target | parse | verify | interpreter | engine | tested |", "|---|---|:-:|:-:|:-:|:-:|:-:|"]
         written = row.syntax if len(row.syntax) <= 160 else row.syntax[:159] + "…"
         written = written.replace("|", "\\|")
         marks = [mark(getattr(row, name), row) for name in ("parse", "verify", "interpreter", "engine")]
         marks.append("" if row.tested is None else "✓" if row.tested else "✗")
-        lines.append(f"| `{written}` | {' | '.join(marks)} |")
+        lines.append(f"| `{written}` | {row.target} | {' | '.join(marks)} |")
     return "\n".join(lines) + "\n"

@@ -109,7 +109,7 @@ class Frontier:
         self.divergent = divergent
         self.pending = [0] * n
         meeting = sum(1 << position for position in meetings)
-        seen = [0] * n  # what of pending has been paired with the block's successors
+        paired = [0] * n  # what of pending has been paired with the block's successors
         exited: set[int] = set()
         waiting = sorted(divergent)  # a heap
         queued = set(waiting)
@@ -137,7 +137,7 @@ class Frontier:
             position = heapq.heappop(waiting)
             queued.discard(position)
             here, successors = self.pending[position], flow.successors[position]
-            new, seen[position] = here & ~seen[position], here
+            new, paired[position] = here & ~paired[position], here
             parts = position in divergent
             if flow.exits(position) and (parts or here):
                 exited.add(position)
