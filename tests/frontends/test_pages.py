@@ -9,7 +9,8 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page, needs", [("triton", "triton"), ("cuda-cpp", "cuda.bindings.nvrtc"), ("numba", "numba.cuda"), ("ptx-run", "numpy")])
+@pytest.mark.parametrize("page, needs", [("triton", "triton"), ("cuda-cpp", "cuda.bindings.nvrtc"), ("numba", "numba.cuda"), ("ptx-run", "numpy"),
+                                         ("tensor-maps", "numpy")])
 def test_the_examples_of_a_page_run(page, needs, tmp_path, monkeypatch):
     pytest.importorskip(needs)
     blocks = re.findall(r"^```python\n(.*?)^```$", (DOCS / f"{page}.md").read_text(), re.MULTILINE | re.DOTALL)

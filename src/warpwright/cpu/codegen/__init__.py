@@ -109,7 +109,7 @@ def compile_kernel(module: tree.Module, kernel: str, block: tuple[int, int, int]
     threads = block[0] * block[1] * block[2]
     ops = [op for block in flow.blocks for op in block.ops]
     waiting = bool(spinning) or any(op.opcode == "mbarrier" and op.slots["action"] in ("test_wait", "try_wait") for op in ops)
-    barriers = waiting or (threads > 32 and any(op.opcode in ("bar", "barrier") for op in ops)) or (e.late and "async" in e.helpers)
+    barriers = waiting or (threads > 32 and any(op.opcode in ("bar", "barrier") for op in ops)) or "async" in e.helpers
     barriers = barriers or any(cluster.uses_cluster(op) for op in ops)
     initial = space.initial_globals()
     return Generated(

@@ -37,8 +37,8 @@ def bulk(e: Emitter, op: Op) -> None:
     """A copy or reduction of any size that is a multiple of 16, by each active lane (kernels elect one)."""
     if op.get("prefetch"):
         return
-    if op.args.get("byte_mask") is not None or op.get("multicast"):
-        e.fail(op, "bulk copies with a byte mask or to several CTAs are not there yet")
+    if op.args.get("byte_mask") is not None:
+        e.fail(op, "bulk copies with a byte mask are not there yet")
     use(e)
     target, target_space = place(e, op, "dst", str(op.slots["dst"]))
     source, source_space = place(e, op, "src", str(op.slots["src"]))
@@ -46,23 +46,71 @@ def bulk(e: Emitter, op: Op) -> None:
     with e.shape(32):
         sizes = e.arg(op, "size", "i32")
     function = _reduction(e, op, plain=target_space > 0) if op.get("reduce") else "rt_move"
-    name = f"bulk.{target_space}.{source_space}.{int(barrier != 'zeroinitializer')}.{function}"
+    several = bool(op.get("multicast"))
+    if several:
+        target_space = _SPACES["cluster"]
+    name = f"bulk.{target_space}.{source_space}.{int(barrier != 'zeroinitializer')}.{int(several)}.{function}"
     if name not in e.helpers:
-        e.helpers[name] = _bulk_loop(name, function, target_space, source_space, barrier != "zeroinitializer", e.late)
+        e.helpers[name] = _bulk_loop(name, function, target_space, source_space, barrier != "zeroinitializer", several, e.late)
     e.do(f"call void @{name}(ptr %frame, <32 x i64> {target}, <32 x i64> {source}, <32 x i64> {barrier}, <32 x i32> {sizes}, "
-         f"i32 {e.mask_bits()}, i32 {op.site})")
+         f"<32 x i32> {receivers(e, op)}, i32 {e.mask_bits()}, i32 {op.site})")
 
 
-def _bulk_loop(name: str, function: str, target_space: int, source_space: int, counted: bool, late: bool) -> str:
-    parameters = "ptr %frame, <32 x i64> %targets, <32 x i64> %sources, <32 x i64> %barriers, <32 x i32> %sizes, i32 %mask, i32 %site"
+def receivers(e: Emitter, op: Op) -> str:
+    """Each lane's mask of the CTAs in the cluster that a multicast goes to: the same offset in each, and the mbarrier at the same offset."""
+    if not op.get("multicast"):
+        return "zeroinitializer"
+    with e.shape(32):
+        kind = LLVM_TYPE[op.types["mask"][0]]
+        return e.resize(e.arg(op, "mask", kind), kind, "i32")
+
+
+def each_receiver(body: str, before: str) -> str:
+    """IR that runs a body once for each CTA in %ctas; it sees %there, the CTA's part of a shared::cluster address. before: the block it is in."""
+    return f"""  br label %each
+each:
+  %rest.ctas = phi i32 [ %ctas, %{before} ], [ %rest.ctas1, %sent ]
+  %somebody = icmp ne i32 %rest.ctas, 0
+  br i1 %somebody, label %send, label %everybody
+send:
+  %rank = call i32 @llvm.cttz.i32(i32 %rest.ctas, i1 true)
+  %rank1 = add i32 %rank, 1
+  %field = shl i32 %rank1, 24
+  %there = zext i32 %field to i64
+{body}  br label %sent
+sent:
+  %fewer = sub i32 %rest.ctas, 1
+  %rest.ctas1 = and i32 %rest.ctas, %fewer
+  br label %each
+everybody:
+"""
+
+
+def _bulk_loop(name: str, function: str, target_space: int, source_space: int, counted: bool, several: bool, late: bool) -> str:
+    parameters = ("ptr %frame, <32 x i64> %targets, <32 x i64> %sources, <32 x i64> %barriers, <32 x i32> %sizes, <32 x i32> %receivers, "
+                  "i32 %mask, i32 %site")
+    def moved(name: str) -> str:
+        """%name of %name0: the place itself, or the same one in the CTA %there."""
+        if not several:
+            return f"  %{name} = add i64 %{name}0, 0\n"
+        return f"  %{name}.low = and i64 %{name}0, 16777215\n  %{name} = or i64 %{name}.low, %there\n"
+
     word, kind, key, bytes_ = "", 2, "0", "0"
     if counted:
-        word = """  %b.p = getelementptr i64, ptr %barrier.table, i32 %lane
-  %b = load i64, ptr %b.p
-  %word = call ptr @rt_place(ptr %frame, i64 %b, i64 8, i64 8, i32 2, i32 %site, i32 %lane)
+        word = f"""  %b.p = getelementptr i64, ptr %barrier.table, i32 %lane
+  %b0 = load i64, ptr %b.p
+{moved("b")}  %word = call ptr @rt_place(ptr %frame, i64 %b, i64 8, i64 8, i32 2, i32 %site, i32 %lane)
   %key = ptrtoint ptr %word to i64
 """
         kind, key, bytes_ = 0, "%key", "%size"
+    one = f"""  %t.p = getelementptr i64, ptr %target.table, i32 %lane
+  %t0 = load i64, ptr %t.p
+{moved("t")}  %to = call ptr @rt_place(ptr %frame, i64 %t, i64 %size, i64 16, i32 {target_space}, i32 %site, i32 %lane)
+{word}  store ptr %to, ptr %args
+  call void @rt_async(ptr %frame, i32 {kind}, i64 {key}, i64 {bytes_}, ptr @{function}, ptr %args, i32 24, i32 {int(late)})
+"""
+    if several:
+        one = each_receiver(one, "even")
     return f"""
 define internal void @{name}({parameters}) noinline {{
 entry:
@@ -74,6 +122,8 @@ entry:
   store <32 x i64> %barriers, ptr %barrier.table
   %size.table = alloca <32 x i32>
   store <32 x i32> %sizes, ptr %size.table
+  %receiver.table = alloca <32 x i32>
+  store <32 x i32> %receivers, ptr %receiver.table
   %args = alloca [24 x i8], align 8
   br label %loop
 loop:
@@ -92,19 +142,16 @@ uneven:
   call void @fault(ptr %frame, i64 %size, i32 %site, i32 %lane, i32 2, i32 16)
   unreachable
 even:
-  %t.p = getelementptr i64, ptr %target.table, i32 %lane
-  %t = load i64, ptr %t.p
-  %to = call ptr @rt_place(ptr %frame, i64 %t, i64 %size, i64 16, i32 {target_space}, i32 %site, i32 %lane)
+  %r.p = getelementptr i32, ptr %receiver.table, i32 %lane
+  %ctas = load i32, ptr %r.p
   %s.p = getelementptr i64, ptr %source.table, i32 %lane
   %s = load i64, ptr %s.p
   %from = call ptr @rt_place(ptr %frame, i64 %s, i64 %size, i64 16, i32 {source_space}, i32 %site, i32 %lane)
-{word}  store ptr %to, ptr %args
   %a1 = getelementptr i8, ptr %args, i64 8
   store ptr %from, ptr %a1
   %a2 = getelementptr i8, ptr %args, i64 16
   store i64 %size, ptr %a2
-  call void @rt_async(ptr %frame, i32 {kind}, i64 {key}, i64 {bytes_}, ptr @{function}, ptr %args, i32 24, i32 {int(late)})
-  br label %next
+{one}  br label %next
 next:
   %less = sub i32 %left, 1
   %left1 = and i32 %left, %less

@@ -5,7 +5,7 @@ from __future__ import annotations
 from warpwright.cpu import tensor_map
 from warpwright.cpu.analysis.program import Addr, Imm, Op, Vec
 from warpwright.cpu.codegen import address as addressing
-from warpwright.cpu.codegen import atomic
+from warpwright.cpu.codegen import atomic, bulk_copy
 from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter
 from warpwright.cpu.codegen.lowering import effect
 from warpwright.cpu.codegen.mbarrier import use
@@ -20,8 +20,6 @@ def copy(e: Emitter, op: Op) -> None:
     mode = _MODES.get(op.get("mode"))
     if mode is None:
         e.fail(op, "im2col::w copies are not there yet")
-    if op.get("multicast"):
-        e.fail(op, "copies to several CTAs are not there yet")
     use(e)
     e.library("tensor")
     load, prefetch = op.slots["src"] == "global", bool(op.get("prefetch"))
@@ -29,14 +27,16 @@ def copy(e: Emitter, op: Op) -> None:
     offsets = op.args.get("offsets")
     shifts = offsets.elements if isinstance(offsets, Vec) else (offsets,) if offsets is not None else ()
     counted = op.args.get("barrier") is not None
+    several = bool(op.get("multicast"))
     given = [_map_address(e, op, "src" if load else "dst"), "zeroinitializer", "zeroinitializer"]
     if not prefetch:
-        given[1] = addressing.vector(e, addressing.resolve(e, op, "dst" if load else "src", "shared"))
+        given[1] = bulk_copy.place(e, op, "dst" if load else "src", str(op.slots["dst" if load else "src"]))[0]
     if counted:
-        given[2] = addressing.vector(e, addressing.resolve(e, op, "barrier", "shared"))
+        given[2] = bulk_copy.place(e, op, "barrier", "shared::cluster")[0]
     pick = f"@{_reductions(e, op)}" if op.get("op") else "null"
     # One table of what each lane gives: two addresses of 64 bits, then coordinates and offsets of 32.
-    table = e.alloca(f"tensor.{len(tensor.coordinates)}.{len(shifts)}", f"[{512 + 128 * (len(tensor.coordinates) + len(shifts))} x i8], align 64")
+    words = len(tensor.coordinates) + len(shifts) + several  # and last, the CTAs of a multicast
+    table = e.alloca(f"tensor.{words}", f"[{512 + 128 * words} x i8], align 64")
     with e.shape(32):
         for i, value in enumerate(given[1:]):
             e.do(f"store <32 x i64> {value}, ptr {e.ins(f'getelementptr i8, ptr {table}, i64 {256 * i}')}, align 64")
@@ -45,8 +45,10 @@ def copy(e: Emitter, op: Op) -> None:
             if i >= len(tensor.coordinates):
                 value = e.bin("and", "i32", value, e.k("i32", 0xFFFF))
             e.do(f"store <32 x i32> {value}, ptr {e.ins(f'getelementptr i8, ptr {table}, i64 {512 + 128 * i}')}, align 64")
+        if several:
+            e.do(f"store <32 x i32> {bulk_copy.receivers(e, op)}, ptr {e.ins(f'getelementptr i8, ptr {table}, i64 {384 + 128 * words}')}, align 64")
     flags = _LOAD * load | _PREFETCH * prefetch | _COUNTED * counted
-    name = _issue(e, int(op.slots["dim"][0]), mode, flags, len(tensor.coordinates), len(shifts), pick)
+    name = _issue(e, int(op.slots["dim"][0]), mode, flags, len(tensor.coordinates), len(shifts), several, pick)
     e.do(f"call void @{name}(ptr %frame, <32 x i64> {given[0]}, i32 {e.mask_bits()}, i32 {op.site}, ptr {table})")
 
 
@@ -60,7 +62,7 @@ def _map_address(e: Emitter, op: Op, name: str) -> str:
         return e.bin("add", "i64", found, e.splat(e.param_address(), "i64"))
 
 
-def _issue(e: Emitter, rank: int, mode: int, flags: int, coordinates: int, shifts: int, pick: str) -> str:
+def _issue(e: Emitter, rank: int, mode: int, flags: int, coordinates: int, shifts: int, several: bool, pick: str) -> str:
     """The function that issues the copies of the active lanes."""
     body = """  %place.p = getelementptr i64, ptr %table.p, i32 %lane
   %place = load i64, ptr %place.p
@@ -75,14 +77,25 @@ def _issue(e: Emitter, rank: int, mode: int, flags: int, coordinates: int, shift
   %d{i} = getelementptr i32, ptr %{to}, i64 {at}
   store i32 %c{i}, ptr %d{i}
 """
-    body += (f"  call void @tensor_copy(ptr %frame, i64 %address, i64 %place, i64 %bar, ptr %x, ptr %shift, i64 {rank}, i32 {mode}, i32 {flags}, "
-             f"ptr {pick}, i32 %site, i32 %lane, i32 {int(e.late)})\n")
+    def one(place: str, barrier: str) -> str:
+        return (f"  call void @tensor_copy(ptr %frame, i64 %address, i64 {place}, i64 {barrier}, ptr %x, ptr %shift, i64 {rank}, i32 {mode}, "
+                f"i32 {flags}, ptr {pick}, i32 %site, i32 %lane, i32 {int(e.late)})\n")
+
+    if several:
+        body += f"""  %ctas.p = getelementptr i8, ptr %table.p, i64 {512 + 128 * (coordinates + shifts)}
+  %ctas.q = getelementptr i32, ptr %ctas.p, i32 %lane
+  %ctas = load i32, ptr %ctas.q
+"""
+        moved = "".join(f"  %{name}.low = and i64 %{name}, 16777215\n  %{name}.there = or i64 %{name}.low, %there\n" for name in ("place", "bar"))
+        body += bulk_copy.each_receiver(moved + one("%place.there", "%bar.there"), "loop")
+    else:
+        body += one("%place", "%bar")
     before = """  %x = alloca [5 x i32]
   %shift = alloca [3 x i32]
   store [3 x i32] zeroinitializer, ptr %shift
 """
-    return addressing.lane_loop(e, f"tensor.{rank}.{mode}.{flags}.{coordinates}.{shifts}.{pick[1:]}", ", ptr %table.p", None, 8, body, before=before,
-                                attributes="")
+    name = f"tensor.{rank}.{mode}.{flags}.{coordinates}.{shifts}.{int(several)}.{pick[1:]}"
+    return addressing.lane_loop(e, name, ", ptr %table.p", None, 8, body, before=before, attributes="")
 
 
 # ── reductions ───────────────────────────────────────────────────────────────────────────────────────────────────

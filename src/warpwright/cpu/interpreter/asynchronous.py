@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from warpwright.cpu.interpreter import mbarrier
@@ -144,13 +145,14 @@ def arrive_when_copied(m: Match, decoder) -> Callable:
 
 def copy_bulk(m: Match, decoder) -> Callable:
     """cp.async.bulk and cp.reduce.async.bulk, 16-byte aligned; the bytes count as a barrier's transactions where one is named."""
-    if m.get("multicast") or m.value("byte_mask") is not None:
-        raise ValueError("bulk copies with a byte mask or to several CTAs are not in the interpreter")
+    if m.value("byte_mask") is not None:
+        raise ValueError("bulk copies with a byte mask are not in the interpreter")
     to, of = plain_space(m["dst"]), plain_space(m["src"])
     target, _ = decoder.address(operand(m, "dst").operand, to)
     source, _ = decoder.address(operand(m, "src").operand, of)
     size = decoder.value_reader(operand(m, "size"))
     barrier = decoder.address(operand(m, "barrier").operand, "shared")[0] if m.value("barrier") is not None else None
+    places = receivers(m, decoder)
 
     def run(thread):
         count = size(thread)
@@ -158,16 +160,33 @@ def copy_bulk(m: Match, decoder) -> Callable:
         if count == 0:
             return
         source_region, source_place = locate(thread, of, source(thread), count, align=16)
-        region, place = locate(thread, to, target(thread), count, align=16)
-        key = word_of(thread, "shared::cluster", barrier(thread)) if barrier is not None else 0
-        if m.get("reduce"):
-            action = reduction(m, region, place, source_region, source_place, count, thread.cta.cluster.owns(region))
-        else:
-            def action():
-                region.store(place, count, source_region.load(source_place, count))
-        issue(thread, BULK if barrier is None else MBARRIER, key, count if barrier is not None else 0, action)
+        for there in places(thread):
+            region, place = locate(thread, to, there(target(thread)), count, align=16)
+            key = word_of(thread, "shared::cluster", there(barrier(thread))) if barrier is not None else 0
+            if m.get("reduce"):
+                action = reduction(m, region, place, source_region, source_place, count, thread.cta.cluster.owns(region))
+            else:
+                action = partial(copy_bytes, region, place, source_region, source_place, count)
+            issue(thread, BULK if barrier is None else MBARRIER, key, count if barrier is not None else 0, action)
 
     return run
+
+
+def copy_bytes(to: Region, place: int, of: Region, start: int, count: int) -> None:
+    to.store(place, count, of.load(start, count))
+
+
+def receivers(m: Match, decoder) -> Callable[..., list[Callable[[int], int]]]:
+    """For a thread, where a copy goes: functions from an address of shared memory to the one that is meant. A multicast goes to the same
+    offset in each CTA of its mask, and counts at the mbarrier at the same offset there."""
+    if not m.get("multicast"):
+        return lambda thread: [lambda address: address]
+    read = decoder.value_reader(operand(m, "mask"))
+
+    def there(rank: int) -> Callable[[int], int]:
+        return lambda address: rank + 1 << 24 | address & 0xFFFFFF
+
+    return lambda thread: [there(rank) for rank in range(32) if read(thread) >> rank & 1]
 
 
 def reduction(m: Match, region: Region, place: int, source: Region, start: int, count: int, shared: bool) -> Callable[[], None]:

@@ -35,8 +35,6 @@ def copy_tensor(m: Match, decoder) -> Callable:
     mode = m.get("mode") or "tile"
     if mode.startswith("im2col::w"):
         raise ValueError("im2col::w copies are not in the interpreter")
-    if m.get("multicast"):
-        raise ValueError("copies to several CTAs are not in the interpreter")
     tensor = operand(m, "src" if load else "dst").operand
     assert isinstance(tensor, tree.Address) and isinstance(tensor.coordinates, tree.Vector)
     where, _ = decoder.address(tensor, None)
@@ -46,11 +44,16 @@ def copy_tensor(m: Match, decoder) -> Callable:
     rank = int(m["dim"][0])
     shared = None if m.get("prefetch") else decoder.address(operand(m, "dst" if load else "src").operand, "shared")[0]
     barrier = decoder.address(operand(m, "barrier").operand, "shared")[0] if m.value("barrier") is not None else None
-    op = m.get("op")
+    op, places = m.get("op"), asynchronous.receivers(m, decoder)
 
     def run(thread):
+        for there in places(thread):
+            issue(thread, there)
+
+    def issue(thread, there):
         fields = fetch(thread, where(thread))
-        place = shared(thread) if shared else 0
+        address = there(shared(thread)) if shared else 0
+        place = address & 0xFFFFFF
         check(fields, rank, mode, place, op)
         at = [signed(read(thread), 32) for read in coordinates]
         shift = [read(thread) & 0xFFFF for read in parts]
@@ -60,7 +63,7 @@ def copy_tensor(m: Match, decoder) -> Callable:
         if shared is None:
             return
         count = ROWS4 if mode in ("tile::gather4", "tile::scatter4") else fields.rows
-        window, start = locate(thread, "shared", place, count * fields.pitch, align=SHARED_ALIGN)
+        window, start = locate(thread, "shared::cluster" if load else "shared", address, count * fields.pitch, align=SHARED_ALIGN)
 
         def action():
             for address, target in moves:
@@ -75,7 +78,7 @@ def copy_tensor(m: Match, decoder) -> Callable:
         if barrier is None:
             asynchronous.issue(thread, asynchronous.BULK, 0, 0, action)
         else:
-            key = asynchronous.word_of(thread, "shared", barrier(thread))
+            key = asynchronous.word_of(thread, "shared::cluster", there(barrier(thread)))
             asynchronous.issue(thread, asynchronous.MBARRIER, key, count * fields.row_bytes, action)
 
     return run

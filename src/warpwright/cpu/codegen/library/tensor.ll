@@ -917,7 +917,8 @@ counting:
   %has.list = icmp ne i64 %listed, 0
   %count = select i1 %has.list, i64 %listed, i64 %nested
   %total = mul i64 %count, %pitch
-  %shared = call ptr @rt_place(ptr %frame, i64 %place, i64 %total, i64 128, i32 1, i32 %site, i32 %lane)
+  %space = select i1 %loads, i32 2, i32 1
+  %shared = call ptr @rt_place(ptr %frame, i64 %place, i64 %total, i64 128, i32 %space, i32 %site, i32 %lane)
   %offset = and i64 %place, 16777215
   %back = sub i64 0, %offset
   %window = getelementptr i8, ptr %shared, i64 %back
@@ -932,7 +933,7 @@ counting:
   %counted = icmp ne i32 %counted.i, 0
   br i1 %counted, label %arrive, label %group
 arrive:
-  %word = call ptr @rt_place(ptr %frame, i64 %barrier, i64 8, i64 8, i32 1, i32 %site, i32 %lane)
+  %word = call ptr @rt_place(ptr %frame, i64 %barrier, i64 8, i64 8, i32 2, i32 %site, i32 %lane)
   %key = ptrtoint ptr %word to i64
   call void @rt_async(ptr %frame, i32 0, i64 %key, i64 %bytes, ptr @tensor_move, ptr %plan, i32 %plan.bytes, i32 %late)
   br label %end
