@@ -204,8 +204,11 @@ class InstructionChecker:
                 if not isinstance(operand, tree.Integer):
                     yield self.error(f"{where} is an integer constant, not '{show(operand)}'", operand, instruction)
             case "symbol":
-                if not isinstance(operand, tree.Symbol) or not isinstance(scope.find(operand.name), tree.Directive):
+                listed = scope.find(operand.name) if isinstance(operand, tree.Symbol) else None
+                if not isinstance(listed, tree.Directive):
                     yield self.error(f"{where} is the label of a list declared before, not '{show(operand)}'", operand, instruction)
+                elif instruction.opcode == "brx" and listed.name != "branchtargets":
+                    yield self.error(f"{where} is the label of a '.branchtargets', not of a '.{listed.name}'", operand, instruction)
             case "any" | "arguments":
                 yield from self.check_names(operand, scope, instruction)
             case _:
@@ -536,6 +539,13 @@ class InstructionChecker:
                 formal_results, formal_arguments = prototype(listed)
                 yield from self.check_arguments(results, formal_results, "results", instruction, scope)
                 yield from self.check_arguments(arguments, formal_arguments, "arguments", instruction, scope)
+            elif listed.name == "calltargets":
+                for function in (scope.find(word) for word in listed.words):
+                    if isinstance(function, tree.Function):
+                        yield from self.check_arguments(results, function.results, f"results of '{function.name}'", instruction, scope)
+                        yield from self.check_arguments(arguments, function.parameters, f"arguments of '{function.name}'", instruction, scope)
+            else:
+                yield self.error(f"'{instruction}' needs the label of a '.callprototype' or '.calltargets', not of a '.{listed.name}'", instruction)
             return
         found = scope.find(callee.name) if isinstance(callee, tree.Symbol) else None
         if not isinstance(found, tree.Function):

@@ -35,7 +35,8 @@ _HEAD = """.version {version}
   .reg .b8 %o<9>;
   .shared .align 128 .b8 shared[4096]; .local .align 16 .b8 local[64];
   targets: .branchtargets L;
-  prototype: .callprototype (.reg .b32 _) _ (.reg .b32 _);
+  takes_and_gives: .callprototype (.reg .b32 _) _ (.reg .b32 _); takes: .callprototype _ (.reg .b32 _);
+  gives: .callprototype (.reg .b32 _) _ (); neither: .callprototype _ ();
   {instruction}
 L:
   ret;
@@ -164,7 +165,7 @@ def _ways(spec: OperandSpec, place: int, slots: dict, opcode: str) -> list[str]:
         case "imm":
             return ["1", "-1"] if spec.name.startswith("scale_") else list(_CONSTANTS)
         case "symbol":
-            return ["targets", "prototype", "texture", "surface", "sampler"]
+            return ["targets", "takes_and_gives", "takes", "gives", "neither", "texture", "surface", "sampler"]
         case "arguments":
             return [f"(%r{place})"]
         case _ if opcode == "call":

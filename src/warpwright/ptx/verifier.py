@@ -388,6 +388,10 @@ class _Checker(InstructionChecker):
                     for word in statement.words if statement.name == "branchtargets" else ():
                         if not isinstance(scope.find(word), Label):
                             yield self.error(f"'.branchtargets' names labels of this function; '{word}' is not one", statement)
+                    for word in statement.words if statement.name == "calltargets" else ():
+                        found = scope.find(word)
+                        if not isinstance(found, tree.Function) or found.kernel:
+                            yield self.error(f"'.calltargets' names functions declared before; '{word}' is not one", statement)
                 case tree.Directive(name="branchtargets" | "calltargets" | "callprototype" as name):
                     yield self.error(f"'.{name}' needs a label before it, 'name: .{name} …'", statement)
 

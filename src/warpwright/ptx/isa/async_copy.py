@@ -7,7 +7,7 @@ CTAs), byte_mask, policy, n (wait_group). cp.async: src_size is the number of by
 ignore-src."""
 
 from warpwright.ptx.isa.memory import FETCH
-from warpwright.ptx.isa.table import Match, constant, declare
+from warpwright.ptx.isa.table import TYPE_FUNCTIONS, Match, constant, declare
 from warpwright.ptx.tree import Integer, Vector
 
 SHARED = "dst:{shared|shared::cta}"
@@ -17,6 +17,8 @@ MULTICAST = "multicast:{multicast::cluster}"
 GROUP = "group:{cta_group::1@sm_100f/sm_107f/sm_110f@ptx8.6|cta_group::2@sm_100f/sm_107f/sm_110f@ptx8.6}?"
 DIM = "dim:{1d|2d|3d|4d|5d}"
 IM2COL_DIM = "dim:{3d|4d|5d}"
+# One offset for each spatial axis (all but the images and the channels); the modes along W take two numbers whatever the rank.
+TYPE_FUNCTIONS["im2col_offsets"] = lambda slots, mode: (2 if slots[mode].startswith("im2col::w") else int(slots["dim"][0]) - 2, "b16")
 
 
 def _check_size(match: Match) -> str | None:
@@ -76,9 +78,9 @@ def _tensor_loads():
         for dim, modes, offsets in (
             (DIM, "mode:{tile}?", ""),
             ("dim:{2d}", f"mode:{{tile::gather4@{'sm_100f/sm_107f/sm_110f' if space == 'shared::cluster' else 'sm_100'}@ptx8.6}}", ""),
-            (IM2COL_DIM, "mode:{im2col}", ", offsets:any"),
+            (IM2COL_DIM, "mode:{im2col}", ", offsets:im2col_offsets(mode)"),
             (IM2COL_DIM, f"mode:{{im2col::w@{'sm_100f/sm_107f/sm_110f' if space == 'shared::cluster' else 'sm_100'}@ptx8.6|"
-             "im2col::w::128@sm_100f/sm_107f/sm_110f@ptx8.6}", ", offsets:any"),
+             "im2col::w::128@sm_100f/sm_107f/sm_110f@ptx8.6}", ", offsets:im2col_offsets(mode)"),
         ):
             options = (_MASK, _POLICY) if space == "shared::cluster" else (_POLICY,)
             multicast = "<multicast>" if space == "shared::cluster" else ""
@@ -96,7 +98,7 @@ def _tensor_rest():
     yield from _options(fetch.format("dim:{2d}", "mode:{tile::gather4@sm_100f/sm_107f/sm_110f@ptx8.6}"), "src:addr", "@sm_90@ptx8.0", _POLICY)
     yield from _options(fetch.format(IM2COL_DIM,
                                      "mode:{im2col|im2col::w@sm_100f/sm_107f/sm_110f@ptx8.6|im2col::w::128@sm_100f/sm_107f/sm_110f@ptx8.6}"),
-                        "src:addr, offsets:any", "@sm_90@ptx8.0", _POLICY)
+                        "src:addr, offsets:im2col_offsets(mode)", "@sm_90@ptx8.0", _POLICY)
     for dim, mode in ((DIM, "mode:{tile}?"), (IM2COL_DIM, "mode:{im2col_no_offs}")):
         yield from _options(f"reduce async bulk tensor {dim} dst:{{global}} src:{{shared::cta}} op:{{add|min|max|inc|dec|and|or|xor}} "
                             f"{mode} complete:{{bulk_group}} <hint>", "dst:addr, src:addr", "@sm_90@ptx8.0", _POLICY)

@@ -5,7 +5,7 @@ Operands: d, a (`[texture, {x, y}]`, or `[texture, sampler, {x, y}]`), lod, dx, 
 stores. `per_axis(X)` is a vector with an element of type X for each axis of the geometry: one, two, or four.
 """
 
-from warpwright.ptx.isa.table import TYPE_FUNCTIONS, declare
+from warpwright.ptx.isa.table import TYPE_FUNCTIONS, Match, declare
 
 # How many coordinates a geometry takes: the array's index and the sample's number too, filled up to two or four.
 COORDINATES = {"1d": 1, "2d": 2, "a1d": 2, "3d": 4, "a2d": 4, "cube": 4, "acube": 4, "2dms": 4, "a2dms": 4}
@@ -58,15 +58,23 @@ declare("tld4", "d = one component of the four texels around coordinates", *_wit
         (_TLD4.replace("%", "2d|a2d"), "=d:D*vec, a:addr, offset:per_axis(s32)", "@ptx4.3"),
         (_TLD4.replace("%", "2d|a2d"), "=d:D*vec, a:addr, offset:per_axis(s32), depth:f32", "@ptx4.3"),
         )), effects="load")
+
+
+def _check_query(match: Match) -> str | None:
+    address = match.value("a")
+    asked = getattr(address.operand if address else None, "coordinates", None)
+    return None if asked is None else f"{match.instruction.opcode} asks about a whole object: '[object]', without coordinates"
+
+
 declare("txq", "d = a property of a texture or sampler",
         ("query:{width|height|depth|channel_data_type|channel_order|normalized_coords|array_size@ptx4.1|num_mipmap_levels@ptx4.1|num_samples@ptx4.1} "
          "T:{b32}",
-         "=d:T, a:addr"),
-        ("sampler:{filter_mode|addr_mode_0|addr_mode_1|addr_mode_2} T:{b32}", "=d:T, a:addr"),
-        ("sampler:{force_unnormalized_coords} T:{b32}", "=d:T, a:addr"),
-        ("level query:{width|height|depth} T:{b32}", "=d:T, a:addr, lod:u32", "@ptx4.3"))
+         "=d:T, a:addr", "", "", _check_query),
+        ("sampler:{filter_mode|addr_mode_0|addr_mode_1|addr_mode_2} T:{b32}", "=d:T, a:addr", "", "", _check_query),
+        ("sampler:{force_unnormalized_coords} T:{b32}", "=d:T, a:addr", "", "", _check_query),
+        ("level query:{width|height|depth} T:{b32}", "=d:T, a:addr, lod:u32", "@ptx4.3", "", _check_query))
 declare("suq", "d = a property of a surface",
-        ("query:{width|height|depth|channel_data_type|channel_order|array_size@ptx4.1|memory_layout@ptx4.2} T:{b32}", "=d:T, a:addr"))
+        ("query:{width|height|depth|channel_data_type|channel_order|array_size@ptx4.1|memory_layout@ptx4.2} T:{b32}", "=d:T, a:addr", "", "", _check_query))
 declare("suld", "d = the surface's element at coordinates",
         *((f"b {SURFACE} {CACHE} {vector} T:{{{types}}} {CLAMP}", "=d:T*vec, a:addr") for vector, types in WIDTHS), effects="load")
 declare("sust", "the surface's element at coordinates = b",
