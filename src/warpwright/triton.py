@@ -30,6 +30,8 @@ from triton.runtime.driver import driver as triton_drivers
 
 from warpwright.cpu.device import Device
 from warpwright.cpu.launch import Kernel, Parameter
+from warpwright.cpu.memory import locate
+from warpwright.cpu.tensor_map import TYPES, TensorMap
 from warpwright.errors import KernelError, LaunchError
 
 __all__ = ["VirtualDriver", "activate", "deactivate", "virtual_gpu"]
@@ -273,7 +275,24 @@ def _descriptor(descriptor, metadata: dict | None) -> Iterator[tuple[str, Any]]:
         kinds = ["*i8", *["i64"] * (2 * rank), "i1", "i1", *["i32"] * rank, *["i64"] * rank]
         yield from zip(kinds, decompose_descriptor(descriptor), strict=True)
         return
-    raise LaunchError("host-side tensor descriptors need tensor maps, which this virtual GPU does not have")
+    kinds = ["nvTmaDesc", *["i32"] * rank, *["i64"] * rank]
+    yield from zip(kinds, (_tensor_map(descriptor, metadata), *descriptor.shape, *descriptor.strides), strict=True)
+
+
+def _tensor_map(descriptor, metadata: dict) -> TensorMap:
+    """What Triton's own driver encodes for a TensorDescriptor, from what the compiler says of its element type, box and swizzle."""
+    shape, strides = list(descriptor.shape), [metadata["elem_size"] * stride for stride in descriptor.strides]
+    if metadata["fp4_padded"]:
+        shape[-1] *= 2
+    name = "tf32" if descriptor.round_f32_to_tf32 else next(one.name for one in TYPES if one.ptx == metadata["elem_type"])
+    common = {"swizzle": metadata["swizzle"], "l2_promotion": "128B", "fill": "nan" if descriptor.padding == "nan" else "zero",
+              "extent": locate(descriptor.base)}
+    place = name, descriptor.base.data_ptr(), shape[::-1], strides[-2::-1]
+    if not metadata.get("is_im2col", False):
+        return TensorMap.encode_tiled(*place, metadata["block_size"][::-1], [1] * len(shape), **common)
+    pixels, channels = metadata["block_size"]
+    return TensorMap.encode_im2col(*place, descriptor.pixel_box_lower_corner[::-1], descriptor.pixel_box_upper_corner[::-1], channels, pixels,
+                                   (descriptor.element_strides or [1] * len(shape))[::-1], **common)
 
 
 def _value(kernel: Kernel, parameter: Parameter, kind: str, value):

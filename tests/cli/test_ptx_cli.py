@@ -158,3 +158,55 @@ def test_fmt_is_idempotent(run, tmp_path):
     assert run("fmt", "--in-place", "saxpy.ptx").returncode == 0
     assert run("fmt", "--check", "saxpy.ptx").returncode == 0
     assert run("fmt", "saxpy.ptx").stdout == (tmp_path / "saxpy.ptx").read_text()
+
+
+def test_info_says_what_kernels_use_and_need(run):
+    ran = run("info", "saxpy.ptx")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == """\
+saxpy.ptx: PTX 8.0 for sm_80; PTX 6.3 and sm_75 would do
+
+kernel saxpy
+  parameters      x .u64, y .u64, a .f32, n .u32
+  registers       5 .b32, 7 .b64, 4 .f32, 1 .pred; at most 7 of 32 bits hold values at once
+  instructions    20: ld 6, mov 3, ret 2, cvta 2, add 2, mad 1, setp 1, mul 1, fma 1, st 1
+"""
+
+
+def test_info_as_json_counts_memory_of_callees_and_finds_features(run, tmp_path):
+    (tmp_path / "two.ptx").write_text("""\
+.version 8.6
+.target sm_100a
+.address_size 64
+.global .b32 counter[4];
+.shared .align 16 .b8 tile[256];
+.extern .shared .align 16 .b8 dynamic[];
+.func helper() { .local .b64 spilled; .reg .b32 %a; mov.u32 %a, tile; st.shared.b32 [%a], 1; st.local.b64 [spilled], 0; ret; }
+.visible .entry k(.param .align 16 .b8 block[64]) .reqntid 128, 2 {
+  .reg .b32 %r<3>; .reg .pred %p;
+  mov.u32 %r1, dynamic;
+  cp.async.ca.shared.global [%r1], [counter], 16;
+  elect.sync _|%p, -1;
+  @%p red.shared.add.u32 [%r1], 1;
+  bar.sync 0;
+  call helper;
+  ret;
+}
+""")
+    ran = run("info", "two.ptx", "--json")
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    helper, kernel = found.pop("functions")
+    assert found == {"file": "two.ptx", "version": [8, 6], "target": "sm_100a", "least_version": [8, 0], "least_target": "sm_90",
+                     "global_bytes": 16}
+    assert (helper["name"], helper["kernel"], helper["shared"], helper["local"]) == ("helper", False, 256, 8)
+    assert kernel == {
+        "name": "k", "kernel": True, "parameters": [["block", "b8", 64, 16]], "registers": {"b32": 1, "pred": 1}, "pressure": 1,
+        "shared": 256, "dynamic_shared": True, "local": 8, "constant": 0,
+        "instructions": {"mov": 1, "cp": 1, "elect": 1, "red": 1, "bar": 1, "call": 1, "ret": 1},
+        "features": ["cp.async", "warp votes", "CTA barriers", "atomics"], "calls": ["helper"], "block": ["reqntid", [128, 2]]}
+
+
+def test_info_refuses_what_is_wrong(run):
+    ran = run("info", "bad.ptx")
+    assert ran.returncode == 2 and "bad.ptx:16:5: 'fma.f32' lacks one of .rn .rz .rm .rp" in ran.stderr

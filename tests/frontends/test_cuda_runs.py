@@ -14,10 +14,6 @@ on_ada = pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90a"])
 on_hopper = pytest.mark.parametrize("target", ["sm_90a"])
 
 
-def waits(reason: str):
-    return pytest.mark.xfail(reason=f"the engine has no {reason} yet", raises=(LaunchError, warpwright.errors.PtxError))
-
-
 class Compiled:
     """corpus/NAME.cu on a part: `compiled.KERNEL(grid, block, *args, shared=bytes)` launches."""
 

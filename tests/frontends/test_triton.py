@@ -279,10 +279,7 @@ def given_descriptors_add(source, target, ROWS: tl.constexpr, COLS: tl.constexpr
     target.store([r, c], source.load([r, c]) + 1.0)
 
 
-needs_tma = pytest.mark.xfail(reason="the engine has no TMA yet", raises=LaunchError)
-
-
-@pytest.mark.parametrize("part", ["a100", pytest.param("h100", marks=needs_tma)])
+@pytest.mark.parametrize("part", ["a100", "h100"])
 @pytest.mark.parametrize("made", ["on the device", "on the host"])
 def test_tensor_descriptors(part, made):
     x, out = torch.randn(50, 72), torch.zeros(50, 72)

@@ -10,20 +10,12 @@ import triton_kernels as kernels
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import warpwright.triton
-from warpwright.errors import LaunchError
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
-has_tma = pytest.param("h100", marks=pytest.mark.xfail(reason="the engine has no TMA yet", raises=LaunchError))
 
 
 @pytest.fixture(params=["a100", "h100"])
 def gpu(request):
-    with warpwright.triton.virtual_gpu(request.param) as device:
-        yield device
-
-
-@pytest.fixture(params=["a100", has_tma])
-def descriptor_gpu(request):
     with warpwright.triton.virtual_gpu(request.param) as device:
         yield device
 
@@ -135,8 +127,8 @@ def test_grouped_matmul(gpu):
 
 @pytest.mark.parametrize("specialize", [False, True], ids=["one role", "warp-specialized"])
 @pytest.mark.parametrize("dtype", [torch.float16, E4M3], ids=str)
-def test_persistent_matmul_with_descriptors_made_on_the_device(descriptor_gpu, specialize, dtype):
-    if dtype == E4M3 and descriptor_gpu.part.name == "a100":
+def test_persistent_matmul_with_descriptors_made_on_the_device(gpu, specialize, dtype):
+    if dtype == E4M3 and gpu.part.name == "a100":
         pytest.skip("Triton refuses E4M3 on sm_80")
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8))
     a, b, c = torch.randn(256, 128).to(dtype), torch.randn(192, 128).to(dtype), torch.empty(256, 192, dtype=torch.float16)
@@ -145,7 +137,7 @@ def test_persistent_matmul_with_descriptors_made_on_the_device(descriptor_gpu, s
     assert (c.double() - wanted).abs().max() / wanted.abs().max() < 1e-3
 
 
-def test_matmul_with_descriptors_made_on_the_host(descriptor_gpu):
+def test_matmul_with_descriptors_made_on_the_host(gpu):
     a, b = torch.randn(150, 96, dtype=torch.float16), torch.randn(136, 96, dtype=torch.float16)
     c = torch.zeros(150, 136, dtype=torch.float16)
     maps = [TensorDescriptor.from_tensor(tensor, block) for tensor, block in ((a, [64, 32]), (b, [64, 32]), (c, [64, 64]))]

@@ -187,3 +187,16 @@ def test_declarations(text, message):
 @pytest.mark.parametrize("path", sorted((Path(__file__).parent / "fixtures").glob("*.ptx")), ids=lambda path: path.stem)
 def test_what_a_compiler_emits_is_legal(path):
     assert check(parse(path.read_text())) == []
+
+
+def test_wide_registers_came_with_version_8_3():
+    text = module(".reg .b128 %q;")
+    assert not check(parse(text))
+    assert "registers of type .b128 need target sm_70 and '.version 8.3' or later" in check(parse(text.replace("8.6", "8.2")))[0].message
+
+
+def test_a_fabric_handle_is_two_registers():
+    get = "fabric.try_get.async.shared::cta.mbarrier::complete_tx::bytes.mbarrier::report::fabric.relaxed.sys.b128 [smem], {}, 16, [smem];"
+    assert not check(parse(module(get.format("[%r1, %rd1]"), "sm_100", "9.5")))
+    for handle in ("[%rd1, %rd1]", "[%r1, %r2]", "[%r1, 8]", "[%f1, %rd1]", "[smem, %rd1]"):
+        assert "a fabric handle is written '[endpoint, offset]'" in check(parse(module(get.format(handle), "sm_100", "9.5")))[0].message

@@ -15,6 +15,7 @@ import typer
 from warpwright.cli.agree import agree
 from warpwright.cli.docs import docs
 from warpwright.cli.fmt import fmt
+from warpwright.cli.info import info
 from warpwright.errors import LaunchError, PtxError, WarpwrightError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Check PTX, and run it on this computer's processor.", no_args_is_help=True)
 app.command()(docs)
 app.command()(fmt)
+app.command()(info)
 app.command(rich_help_panel="For work on Warpwright itself")(agree)
 
 _SCALARS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "e4m3", "e5m2")

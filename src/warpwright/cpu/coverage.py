@@ -33,6 +33,11 @@ A sample is the form with one modifier changed at a time, for the target named. 
 """
 
 
+_GROUPS = ("up to sm_90a", "newer than sm_90a", "new in PTX 9.1 to 9.5 (both engines refuse them by name)",
+           "textures and surfaces (refused by name)")
+_TEXTURES = ("tex", "tld4", "txq", "suq", "suld", "sust", "sured", "istypep")
+
+
 @dataclass(frozen=True)
 class Row:
     """One form. Each mark is the number of samples that pass, of `count`; tested is None where it was not recorded."""
@@ -49,9 +54,13 @@ class Row:
     target: str = ""  # of the first sample: the oldest of a few usual targets that has the form
 
     @property
-    def usual(self) -> bool:
-        """Whether sm_90a, or an older target, has it."""
-        return self.count > 0 and int(self.target[3:].rstrip("af")) <= 90
+    def group(self) -> str:
+        """Whose form it is, as the page's first table counts them."""
+        if not TABLE[self.opcode].forms[self.form].runs:
+            return _GROUPS[2]
+        if self.opcode in _TEXTURES:
+            return _GROUPS[3]
+        return _GROUPS[0] if self.count and int(self.target[3:].rstrip("af")) <= 90 else _GROUPS[1]
 
 
 def rows(opcodes: Iterable[str] = (), tested: set[tuple[str, int]] | None = None, ptxas: bool = True) -> Iterator[Row]:
@@ -131,7 +140,7 @@ def document(table: Iterable[Row]) -> str:
         return f"| {title} | {len(counted)} | {' | '.join(map(str, whole))} | {sum(bool(row.tested) for row in counted)} |"
 
     lines = [_LEGEND, "| | forms | parse | verify | interpreter | engine | tested |", "|---|--:|--:|--:|--:|--:|--:|",
-             tally("up to sm_90a", [row for row in table if row.usual]), tally("newer than sm_90a", [row for row in table if not row.usual]), ""]
+             *(tally(group, [row for row in table if row.group == group]) for group in sorted({row.group for row in table}, key=_GROUPS.index)), ""]
     opcode = ""
     for row in table:
         if row.opcode != opcode:

@@ -222,11 +222,23 @@ class InstructionChecker:
             if self.register_type(name, scope) is None and name not in SPECIAL and name not in VECTORS:
                 yield self.undeclared(tree.Register(name, getattr(operand, "position", None)), scope, instruction, "the register")
 
+    def check_handle(self, operand: tree.Address, match_: Match, scope: Scope) -> Iterator[PtxError]:
+        """A place behind the fabric: `[endpoint, offset]`, registers of 32 and of 64 bits."""
+        for part, bits in ((operand.base, 32), (operand.coordinates, 64)):
+            type_ = self.register_type(part.name, scope) if isinstance(part, tree.Register) else None
+            if type_ not in (f"b{bits}", f"u{bits}", f"s{bits}") or operand.offset:
+                yield self.error(f"a fabric handle is written '[endpoint, offset]', an integer register of 32 bits and one of 64, not "
+                                 f"'{show(operand)}'", operand, match_.instruction)
+                return
+
     def check_address(self, value: Value, match_: Match, scope: Scope) -> Iterator[PtxError]:
         instruction, operand = match_.instruction, value.operand
         if not isinstance(operand, tree.Address):
             yield self.error(f"operand {value.name} of '{instruction.mnemonic}' is an address: "
                              f"write '[{show(operand)}]'", operand, instruction)
+            return
+        if value.name == "handle":
+            yield from self.check_handle(operand, match_, scope)
             return
         if operand.coordinates is not None and operand.offset:
             yield self.error(f"'{show(operand)}': no offset stands before coordinates", operand, instruction)

@@ -31,7 +31,7 @@ _HEAD = """.version {version}
 .func taker(.reg .b32 a) {{ ret; }}
 .func empty() {{ ret; }}
 .visible .entry k(.param .b64 in, .param .align 16 .b8 block[64]) {{
-  .reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<300>; .reg .b64 %d<80>; .reg .b128 %q<9>; .reg .f32 %f<9>;
+  .reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<600>; .reg .b64 %d<80>; .reg .f32 %f<9>;{wide}
   .reg .b8 %o<9>;
   .shared .align 128 .b8 shared[4096]; .local .align 16 .b8 local[64];
   targets: .branchtargets L;
@@ -66,7 +66,8 @@ class Sample:
 def _text(instruction: str, target: str, version: tuple[int, int]) -> str:
     objects = [f".global .{kind} {name};" for name, kind in _OBJECTS.items() if name in instruction]
     mode = ", texmode_independent" if "sampler" in instruction else ""
-    return _HEAD.format(version=".".join(map(str, version)), target=target + mode, instruction=instruction, objects=" ".join(objects))
+    wide = " .reg .b128 %q<9>;" if "%q" in instruction else ""  # the oldest versions have no such registers
+    return _HEAD.format(wide=wide, version=".".join(map(str, version)), target=target + mode, instruction=instruction, objects=" ".join(objects))
 
 
 def samples(opcode: str) -> Iterator[Sample]:
@@ -156,7 +157,7 @@ def _operands(spec: OperandSpec, place: int, slots: dict, opcode: str) -> list[s
 def _ways(spec: OperandSpec, place: int, slots: dict, opcode: str) -> list[str]:
     length, type_ = resolve_type(spec.kind, slots)
     if type_ is not None and spec.kind not in ("addr", "label", "imm", "symbol", "arguments", "any"):
-        return _registers(type_, length, place)
+        return _registers(type_, length, place) + (["_"] if spec.access == "w" and opcode == "mbarrier" else [])
     match spec.kind:
         case "addr":
             return _addresses(spec.name, slots, opcode)
@@ -192,8 +193,12 @@ def _addresses(name: str, slots: dict, opcode: str) -> list[str]:
     base = {"p": "block", "c": "%d1", "l": "local"}.get(space[:1], "%d1")
     if space.startswith("shared"):
         base = "shared" if space != "shared::cluster" or opcode == "cp" else "%r1"
+    if name == "handle":
+        return ["[%r1, %d1]"]
     dim = slots.get("dim")
     coordinates = ["{" + ", ".join(f"%r{i}" for i in range(1, n + 1)) + "}" for n in (1, 2, 3, 4, 5)]
+    if opcode == "tcgen05":
+        base = "%r1"
     plain = [f"[{base}]", "[%d1]", "[%r1]", "[shared]"]
     if opcode in ("tex", "tld4", "suld", "sust", "sured", "txq", "suq"):
         object_ = "surface" if opcode[0] == "s" else "texture"

@@ -402,6 +402,8 @@ class _Checker(InstructionChecker):
             return
         if statement.type in ("f16", "f16x2") and self.target is not None and (self.target.number < 53 or self.module.version < (4, 2)):
             yield self.error(f"registers of type .{statement.type} need target sm_53 and '.version 4.2' or later", statement)
+        if statement.type == "b128" and ((self.target is not None and self.target.number < 70) or self.module.version < (8, 3)):
+            yield self.error("registers of type .b128 need target sm_70 and '.version 8.3' or later", statement)
         if statement.count is not None:
             yield from self.declare_range(statement.name, statement.count, statement, scope)
         else:

@@ -96,9 +96,8 @@ def _tensor_rest():
     fetch = "async bulk prefetch tensor {} level:{{L2}} src:{{global}} {} <hint>"
     yield from _options(fetch.format(DIM, "mode:{tile}?"), "src:addr", "@sm_90@ptx8.0", _POLICY)
     yield from _options(fetch.format("dim:{2d}", "mode:{tile::gather4@sm_100f/sm_107f/sm_110f@ptx8.6}"), "src:addr", "@sm_90@ptx8.0", _POLICY)
-    yield from _options(fetch.format(IM2COL_DIM,
-                                     "mode:{im2col|im2col::w@sm_100f/sm_107f/sm_110f@ptx8.6|im2col::w::128@sm_100f/sm_107f/sm_110f@ptx8.6}"),
-                        "src:addr, offsets:im2col_offsets(mode)", "@sm_90@ptx8.0", _POLICY)
+    for modes in ("im2col", "im2col::w@sm_100f/sm_107f/sm_110f@ptx8.6|im2col::w::128@sm_100f/sm_107f/sm_110f@ptx8.6"):
+        yield from _options(fetch.format(IM2COL_DIM, f"mode:{{{modes}}}"), "src:addr, offsets:im2col_offsets(mode)", "@sm_90@ptx8.0", _POLICY)
     for dim, mode in ((DIM, "mode:{tile}?"), (IM2COL_DIM, "mode:{im2col_no_offs}")):
         yield from _options(f"reduce async bulk tensor {dim} dst:{{global}} src:{{shared::cta}} op:{{add|min|max|inc|dec|and|or|xor}} "
                             f"{mode} complete:{{bulk_group}} <hint>", "dst:addr, src:addr", "@sm_90@ptx8.0", _POLICY)

@@ -9,7 +9,7 @@ from warpwright.ptx.isa.async_copy import check_bulk_size
 from warpwright.ptx.isa.memory import SCOPE, WIDTHS
 from warpwright.ptx.isa.table import TYPE_FUNCTIONS, Match, declare, extend
 from warpwright.ptx.isa.tensor_memory import EXACT, GROUP, NEED
-from warpwright.ptx.tree import Address, Integer, Register, Sink
+from warpwright.ptx.tree import Integer, Sink
 
 _FAMILIES = "@sm_100f/sm_107f/sm_110f/sm_120f"
 _RUBIN = "@sm_107f@ptx9.4"
@@ -200,17 +200,11 @@ extend(
 
 # ── fabric: copies between the memories of many GPUs ─────────────────────────────────────────────────────────────
 
-def _check_handle(match: Match) -> str | None:
-    value = match.value("handle")
-    rest = value.operand.coordinates if value is not None and isinstance(value.operand, Address) else None
-    return None if isinstance(rest, Register | Integer) else "a fabric handle is written '[endpoint, offset]'"
-
-
 def _check_members(match: Match) -> str | None:
     value = match.value("members")
     if value is not None and isinstance(value.operand, Integer) and value.operand.value & 0xFFFFFFFF != 0xFFFFFFFF:
         return "members is all lanes, 0xFFFFFFFF"
-    return _check_handle(match)
+    return None
 
 
 _16B = "complete:{mbarrier::complete_tx::16B} report:{mbarrier::report::fabric}"
@@ -219,13 +213,13 @@ _REDUCTIONS = (("and|or|xor", "b32|b64"), ("min|max", "u32|s32|u64|s64|f16|bf16"
 declare(
     "fabric", "copy or reduce between this CTA's shared memory and memory behind a fabric handle [endpoint, offset]; submit; wait",
     (f"action:{{try_get}} async space:{{shared::cta}} {_BYTES} sem:{{relaxed}} scope:{{sys}} T:{{b128}}",
-     "dst:addr, handle:addr, size:u32, barrier:addr", "@sm_100@ptx9.3", "", _check_handle),
+     "dst:addr, handle:addr, size:u32, barrier:addr", "@sm_100@ptx9.3"),
     (f"action:{{try_put}} async multimem? space:{{shared::cta}} {_16B} sem:{{relaxed}} scope:{{sys}} T:{{b128}}",
-     "handle:addr, src:addr, size:u32, barrier:addr", "@sm_100@ptx9.3", "", _check_handle),
+     "handle:addr, src:addr, size:u32, barrier:addr", "@sm_100@ptx9.3"),
     (f"action:{{try_put}} async multimem? space:{{shared::cta}} {_16B} cp_mask sem:{{relaxed}} scope:{{sys}} T:{{b128}}",
-     "handle:addr, src:addr, size:u32, barrier:addr, byte_mask:u16", "@sm_100@ptx9.3", "", _check_handle),
+     "handle:addr, src:addr, size:u32, barrier:addr, byte_mask:u16", "@sm_100@ptx9.3"),
     *((f"action:{{try_red}} async multimem? space:{{shared::cta}} {_16B} sem:{{relaxed}} scope:{{sys}} op:{{{op}}} T:{{{types}}}",
-       "handle:addr, src:addr, size:u32, barrier:addr", "@sm_100@ptx9.3", "", _check_handle) for op, types in _REDUCTIONS),
+       "handle:addr, src:addr, size:u32, barrier:addr", "@sm_100@ptx9.3") for op, types in _REDUCTIONS),
     *((f"action:{{try_pullred}} async multimem space:{{shared::cta}} {_BYTES} sem:{{relaxed}} scope:{{sys}} op:{{{op}}} T:{{{types}}} sync",
        "dst:addr, handle:addr, size:u32, barrier:addr, members:imm", "@sm_100@ptx9.3", "", _check_members) for op, types in _REDUCTIONS),
     ("action:{submit} restrict:{op_restrict::fetching}?", "", "@sm_100@ptx9.3"),

@@ -74,7 +74,8 @@ declare("txq", "d = a property of a texture or sampler",
         ("sampler:{force_unnormalized_coords} T:{b32}", "=d:T, a:addr", "", "", _check_query),
         ("level query:{width|height|depth} T:{b32}", "=d:T, a:addr, lod:u32", "@ptx4.3", "", _check_query))
 declare("suq", "d = a property of a surface",
-        ("query:{width|height|depth|channel_data_type|channel_order|array_size@ptx4.1|memory_layout@ptx4.2} T:{b32}", "=d:T, a:addr", "", "", _check_query))
+        ("query:{width|height|depth|channel_data_type|channel_order|array_size@ptx4.1|memory_layout@ptx4.2} T:{b32}",
+         "=d:T, a:addr", "", "", _check_query))
 declare("suld", "d = the surface's element at coordinates",
         *((f"b {SURFACE} {CACHE} {vector} T:{{{types}}} {CLAMP}", "=d:T*vec, a:addr") for vector, types in WIDTHS), effects="load")
 declare("sust", "the surface's element at coordinates = b",
