@@ -16,7 +16,7 @@ DECLARATIONS = """\
 """
 MODULE_NAMES = """\
 .global .u32 counter; .const .f32 table[4];
-.func (.reg .b32 r) half(.reg .b32 a); .func store(.param .align 8 .b8 pair[16]);
+.extern .func (.reg .b32 r) half(.reg .b32 a); .extern .func store(.param .align 8 .b8 pair[16]);
 """
 
 
@@ -42,6 +42,9 @@ LEGAL = [
     "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f1,%f2,%f3,%f4};",
     "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r1, %r2}, [%r3];", "cp.async.cg.shared.global [%r1], [%rd1], 16, %r2;",
     "{ .reg .v2 .b16 v; mov.b32 v, %r1; st.b16 [smem], v.y; }", "wgmma.wait_group.sync.aligned 0;",
+    "setp.u32.and.le %p1, %r1, 2, %p2;", "tensormap.replace.tile.b1024.b32.rank [smem], 2;", "prefetch.L2::evict_last [%rd1];",
+    "testp.f32 %p1, %f1;", "mapa.s32 %r1, %r2, 0;", "popc.b32.rank %r1, %r2;", "dp2a.hi.u32.acc::f32.u32 %r1, %r2, 64, %r3;",
+    "ld.shared.u32 %r1, [%r2];", "prefetch.tensormap [%r2];", "pmevent.mask 65535;", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%h1];",
     "setmaxnreg.inc.sync.aligned.u32 240;", "ld.local.u32 %r1, [16];", "st.local.u32 [spill+4], 7;",
 ]
 ILLEGAL = [
@@ -96,6 +99,14 @@ ILLEGAL = [
      "operand offsets of 'cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes' is a vector of 2"),
     ("shfl.idx.b32 %r1, %r2, 0, 31;", "is gone from sm_70 and PTX 6.4 on: write '.sync' and the mask of lanes as the last operand"),
     ("shfl.sync.idx.b32 _, %r2, 0, 31, -1;", "operand d of 'shfl.sync.idx.b32' cannot be thrown away with '_'"),
+    ("ld.global.u32 %r1, [%r2];", "the address register '%r2' is .b32, and .global addresses have 64 bits"),
+    ("atom.add.u32 %r1, [%s2], 1;", "the address register '%s2' is .s32, and generic addresses have 64 bits"),
+    ("ldmatrix.sync.aligned.m8n8.x1.b16 {%r1}, [%h1];", "the address register '%h1' is .b16, and must have 32 or 64 bits"),
+    ("st.f32 [table], %f1;", "'table' is in .const, and 'st.f32' accesses generic addresses: write '.const'"),
+    ("createpolicy.rank.cvt.L2.b64 %rd1, %rd2;", "'createpolicy' has no modifier '.rank'"),
+    ("tex.3d.level.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f1, %f2, %f3, %f4}], %f5;", "'tex.3d.level.v4.f32.f32'"),
+    ("bar.arrive 0, 0;", "'.arrive' takes the number of threads that meet at the barrier, and 0 is none"),
+    ("pmevent.mask 65536;", "a mask of events has 16 bits, and is not 65536"),
     ("bar.sync 16;", "a barrier is numbered 0 to 15, not 16"),
     ("bar.sync 0, 33;", "a barrier's number of threads is a multiple of 32, not 33"),
     ("cp.async.cg.shared.global [%r1], [%rd1], 8;", "cp.async.cg copies 16 bytes, not 8"),
@@ -132,17 +143,18 @@ def test_ptxas_judges_alike():
     except WarpwrightError:
         pytest.skip("no ptxas here")
 
-    def lines_refused(statements: list[str]) -> set[int]:
+    def refused(statements: list[str]) -> tuple[bool, set[int]]:
+        """Whether the whole is refused, and the lines that are named."""
         body = "\n".join(f"{{ {statement} }}" for statement in statements)
         first = module("").split("\n").index("")
-        ran = subprocess.run([ptxas, "-arch=sm_90a", "-o", "/dev/null", "-"], input=module(body), capture_output=True, text=True)
-        return {int(line) - first - 1 for line in re.findall(r"line (\d+); (?:error|fatal)", ran.stdout + ran.stderr)}
+        ran = subprocess.run([ptxas, "-arch=sm_90a", "-c", "-o", "/dev/null", "-"], input=module(body), capture_output=True, text=True)
+        return ran.returncode != 0, {int(line) - first - 1 for line in re.findall(r"line (\d+); (?:error|fatal)", ran.stdout + ran.stderr)}
 
     in_one_block = [statement for statement in LEGAL if not re.match(r"\w+: ", statement)]
-    assert lines_refused(in_one_block) == set()
+    assert refused(in_one_block) == (False, set())
     for statement, _ in ILLEGAL:
         if not re.match(r"DONE:|\.reg \.b32 %r3|\.shared", statement):
-            assert lines_refused([statement]), statement
+            assert refused([statement])[0], statement
 
 
 def test_all_problems_are_found_in_order_with_their_places():

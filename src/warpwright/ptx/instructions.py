@@ -19,6 +19,8 @@ from warpwright.ptx.targets import Target, describe
 
 # Opcodes whose registers may be wider than the instruction's type.
 RELAXED = {"ld", "st", "ldu", "cvt", "suld", "sust"}
+# Opcodes that access memory at an address themselves.
+_ACCESSES = {"ld", "ldu", "st", "atom", "red", "prefetch", "prefetchu", "discard", "applypriority", "multimem"}
 # Opcodes that take a special register in the place of any other.
 READ_SPECIAL = {"mov", "cvt"}
 # Opcodes whose (first) result may be thrown away with `_`.
@@ -273,6 +275,13 @@ class InstructionChecker:
             elif class_of(type_) not in "bi" or type_ == "b128":
                 yield self.error(f"the address register '{base.name}' is .{type_}, "
                                  "and must be an integer or bits of up to 64", base, instruction)
+            elif BITS[type_] == 32 and space in (None, "global") and instruction.opcode in _ACCESSES and not (
+                    match_.get("async") or match_.get("tensormap")):
+                yield self.error(f"the address register '{base.name}' is .{type_}, and {'.global' if space else 'generic'} addresses have 64 bits",
+                                 base, instruction)
+            elif BITS[type_] < 32 and (instruction.opcode == "red" and match_.get("async") or (
+                    space != "shared" and instruction.opcode in ("ldmatrix", "stmatrix", "createpolicy"))):
+                yield self.error(f"the address register '{base.name}' is .{type_}, and must have 32 or 64 bits", base, instruction)
         else:
             yield from self.check_address_symbol(base, space, match_, scope)
         for part in (*operand.more, operand.coordinates):
@@ -324,8 +333,8 @@ class InstructionChecker:
             yield self.error(f"'{base.name}' in '{instruction}' is {kind_of(found)}, not a variable", base, instruction)
         elif found.type in OPAQUE_TYPES or found.space == "tex":
             return
-        elif found.space != space and (space is not None or found.space == "param"):
-            if space is None and instruction.opcode not in ("ld", "st"):
+        elif found.space != space and (space is not None or found.space in ("param", "const")):
+            if space is None and instruction.opcode not in (("ld", "st") if found.space == "param" else _ACCESSES):
                 return
             accessed = "." + space if space else "generic addresses"
             yield self.error(f"'{base.name}' is in .{found.space}, and '{instruction.mnemonic}' accesses {accessed}: "

@@ -6,6 +6,7 @@ each of ret and args is `tree.Arguments` or absent. nanosleep: a.
 """
 
 from warpwright.ptx.isa.table import Match, constant, declare
+from warpwright.ptx.tree import Integer
 
 declare("bra", "go to target", ("uni?", "target:label"), effects="branch")
 declare("brx", "go to the label numbered index in the list", ("idx uni?", "index:u32, targets:symbol", "@sm_30@ptx6.0"), effects="branch")
@@ -26,8 +27,15 @@ declare("exit", "end the thread", ("", ""), effects="exit")
 declare("trap", "stop the launch with an error", ("", ""), effects="exit")
 declare("brkpt", "stop for the debugger", ("", ""), effects="nop")
 declare("nanosleep", "wait for about a nanoseconds", ("T:{u32}", "a:T", "@sm_70@ptx6.2"), effects="nop")
+
+
+def _check_mask(match: Match) -> str | None:
+    mask = match.values[0].operand
+    return f"a mask of events has 16 bits, and is not {mask.value}" if isinstance(mask, Integer) and not 0 <= mask.value < 1 << 16 else None
+
+
 declare("pmevent", "trigger performance monitor events", ("", "a:imm", "", "", constant("a", *range(16))),
-        ("mask", "a:imm", "@sm_20@ptx3.0"), effects="nop")
+        ("mask", "a:imm", "@sm_20@ptx3.0", "", _check_mask), effects="nop")
 declare("griddepcontrol", "let dependent grids start, or wait for the grids before this one",
         ("action:{launch_dependents|wait}", "", "@sm_90@ptx7.8"), effects="fence")
 

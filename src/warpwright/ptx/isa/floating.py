@@ -5,7 +5,7 @@ Operands: d, a, b. copysign takes a's sign and b's magnitude.
 """
 
 from warpwright.ptx.isa.arithmetic import BINARY, ROUND, UNARY
-from warpwright.ptx.isa.table import declare
+from warpwright.ptx.isa.table import Form, declare
 
 for _opcode, _meaning in (("rcp", "d = 1 / a"), ("sqrt", "d = √a")):
     declare(
@@ -29,4 +29,5 @@ declare("tanh", "d = tanh a",
         ("mode:{approx} T:{f32@sm_75@ptx7.0|f16@sm_75@ptx7.0|f16x2@sm_75@ptx7.0|bf16@sm_90@ptx7.8|bf16x2@sm_90@ptx7.8}", UNARY))
 declare("copysign", "d = b's magnitude with a's sign", ("T:{f32|f64}", BINARY))
 declare("testp", "d = whether a is of a class",
-        ("op:{finite|infinite|number|notanumber|normal|subnormal} T:{f32|f64}", "=d:pred, a:T"))
+        ("op:{finite|infinite|number|notanumber|normal|subnormal} T:{f32|f64}", "=d:pred, a:T"),
+        Form("T:{f32|f64}", "=d:pred, a:T", note="accepted by ptxas, not in the manual", runs=False))

@@ -94,7 +94,7 @@ declare(
 declare(
     "prefetch", "bring the cache line of address a to a cache",
     ("space:{global|local}? level:{L1|L2}", "a:addr"),
-    ("space:{global} level:{L2::evict_last@sm_80@ptx7.4|L2::evict_normal@sm_80@ptx7.4}", "a:addr"),
+    ("space:{global}? level:{L2::evict_last@sm_80@ptx7.4|L2::evict_normal@sm_80@ptx7.4}", "a:addr"),
     ("space:{const|param}? tensormap", "a:addr", "@sm_90@ptx8.0"),
     effects="nop",
 )

@@ -22,6 +22,6 @@ declare(
 )
 declare("isspacep", "d = whether generic address a lies in the space", (f"space:{{{SPACES}}}", "=d:pred, a:u64"))
 declare("mapa", "d = the address in cluster CTA b's shared memory that corresponds to a",
-        ("space:{shared::cluster}? T:{u32|u64}", "=d:T, a:T, b:u32", "@sm_90@ptx7.8"))
+        ("space:{shared::cluster}? T:{u32|u64|s32|s64}", "=d:T, a:T, b:u32", "@sm_90@ptx7.8"))
 declare("getctarank", "d = the rank in the cluster of the CTA whose shared memory a lies in",
-        ("space:{shared::cluster}? T:{u32|u64}", "=d:u32, a:T", "@sm_90@ptx7.8"))
+        ("space:{shared::cluster}? T:{u32|u64|s32|s64}", "=d:u32, a:T", "@sm_90@ptx7.8"))

@@ -19,6 +19,8 @@ def _check(match: Match) -> str | None:
         return f"a barrier is numbered 0 to 15, not {barrier.operand.value}"
     if count and isinstance(count.operand, Integer) and count.operand.value % 32:
         return f"a barrier's number of threads is a multiple of 32, not {count.operand.value}"
+    if count and isinstance(count.operand, Integer) and not count.operand.value and "arrive" in match.instruction.modifiers:
+        return "'.arrive' takes the number of threads that meet at the barrier, and 0 is none"
     return None
 
 

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import takewhile
 
 from warpwright.errors import PtxError
 from warpwright.ptx import tree
@@ -145,11 +146,15 @@ def _operand(word: str) -> OperandSpec:
 
 
 # Slots whose modifier is part of the instruction's name, and cannot move.
-_NAMING = {"cta", "cvt", "dir", "level", "b", "p", "tile", "field", "sp", "sp::ordered_metadata", "action", "operand", "warp", "cluster", "async",
+_NAMING = {"cta", "cvt", "dir", "level", "mip", "red", "b", "p", "sp", "sp::ordered_metadata", "action", "operand", "warp", "cluster", "async",
            "bulk",
            "tensor", "reduce", "prefetch", "to", "pack",
            "dst", "src", "proxy",
            "fractional", "range"}
+
+
+def _names(slot: Slot) -> bool:
+    return slot.name in _NAMING or (slot.name != "cmp" and not {"lo", "hi", "wide"}.isdisjoint(slot.choices))
 
 
 def _ordered_group(modifier: str) -> str:
@@ -161,6 +166,10 @@ def _ordered_group(modifier: str) -> str:
 
 # Modifiers that ptxas takes more than once for the same as once.
 _REPEATABLE = {"cc", "sat", "uni", "relu", "approx", "sync"}
+# Modifiers of a few opcodes that ptxas passes over on all others, behind what names the instruction.
+_PASSED_OVER = frozenset(
+    "finite infinite number notanumber normal subnormal global_address rank box_dim global_dim global_stride element_stride elemtype "
+    "interleave_layout swizzle_mode swizzle_atomicity fill_mode b8x16 b4x16_p64 b6x16_p32 acc::f16 acc::f32".split())
 
 
 @dataclass(frozen=True)
@@ -196,6 +205,10 @@ class Form:
     def gone(self) -> Need | None:
         return _need(self.until) if self.until else None
 
+    def named(self, slots: dict) -> int:
+        """How many of the modifiers in front are part of the instruction's name."""
+        return sum(bool(slots[slot.name]) for slot in takewhile(_names, self.slots))
+
     def assign(self, modifiers: tuple[str, ...]) -> dict[str, str | bool | None] | None:
         """Slot name → what the modifiers say of it (None or False where absent); None if they do not fit this form."""
 
@@ -226,7 +239,7 @@ class Form:
         if len(modifiers) > len(slots):
             return None
         for i, slot in enumerate(slots):
-            if not (slot.name in _NAMING or {"lo", "hi", "wide"} & slot.choices.keys()):
+            if not _names(slot):
                 break
             if len(filled) < len(modifiers) and modifiers[len(filled)] in slot.choices:
                 filled[i] = modifiers[len(filled)]
@@ -263,6 +276,11 @@ class Entry:
     meaning: str
     forms: tuple[Form, ...]
     effects: frozenset[str] = frozenset()
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """All modifiers that some form takes."""
+        return frozenset(choice for form in self.forms for slot in form.slots for choice in slot.choices)
 
 
 TABLE: dict[str, Entry] = {}
@@ -404,10 +422,14 @@ def resolve_type(kind: str, slots: dict) -> tuple[int | None, str | None]:
 def forms_for(opcode: str, modifiers: tuple[str, ...]) -> tuple[tuple[Form, dict], ...]:
     """The forms that a mnemonic fits, with their slots: those in the manual's order, or if none does, those in any order."""
     entry = TABLE.get(opcode)
-    forms = entry.forms if entry else ()
+    forms = entry.forms if entry is not None else ()
     found = [(form, slots) for form in forms if (slots := form.assign(modifiers)) is not None]
     if not found:
         found = [(form, slots) for form in forms if (slots := form.assign_unordered(modifiers)) is not None]
+    if not found and entry is not None and not entry.words >= _PASSED_OVER.intersection(modifiers):
+        passed = [i for i, word in enumerate(modifiers) if word in _PASSED_OVER and word not in entry.words]
+        rest = tuple(word for i, word in enumerate(modifiers) if i not in passed)
+        return tuple((form, slots) for form, slots in forms_for(opcode, rest) if passed[0] >= form.named(slots))
     if not found and len(set(modifiers)) < len(modifiers):
         once = tuple(word for i, word in enumerate(modifiers) if word not in _REPEATABLE or word not in modifiers[:i])
         return forms_for(opcode, once) if once != modifiers else ()
