@@ -174,6 +174,14 @@ def test_version_and_target_go_together(target, version, message):
     assert message in check(parse(f".version {version}\n.target {target}\n.address_size 64\n"))[0].message
 
 
+@pytest.mark.parametrize("text", [
+    ".extern .func f(.reg .u16 a);", ".func f(); .func f() { ret; }", ".func f(); .func g() { ret; } .alias f, g;", ".shared .texref t[4];",
+    ".global .samplerref s[4];", ".const .b16 a[0] = {1, 2};", ".func f(.reg .b8 a) { ret; }",
+])
+def test_declarations_that_ptxas_takes(text):
+    assert check(parse(f".version 8.6\n.target sm_90\n.address_size 64\n{text}")) == []
+
+
 @pytest.mark.parametrize("text, message", [
     (".global .f32 a; .global .s32 a;", "'a' is declared twice: it is a .global variable already in line 4"),
     (".global .f32 a[2] = {1.0, 2.0, 3.0};", "'a' has room for 2 values, not 3"),
@@ -182,6 +190,9 @@ def test_version_and_target_go_together(target, version, message):
     (".shared .s32 a = 1;", "only .global and .const variables take initial values, not .shared"),
     (".global .align 3 .s32 a;", "an alignment is a power of two, not 3"),
     (".func f() { ret; } .func f() { ret; }", "'f' is defined twice"),
+    (".visible .func f() { ret; } .func f();", "'f' is declared after its definition: declarations come before"),
+    (".func f(.param .b32 a);", "'f' is declared and has no body in this module: write '.extern' if another has it"),
+    (".func f(.reg .u16 a) { ret; }", "'a': a .u16 is passed in .param, or as .b32 in a register"),
     (".func f(.reg .b32 a); .func f(.reg .b64 a) { ret; }", "'f' is declared otherwise before"),
     (".entry k(.reg .b32 a) { ret; }", "a kernel's parameters are '.param', not '.reg'"),
     (".entry k() .maxntid 0 { ret; }", "'.maxntid' takes one to three positive numbers"),

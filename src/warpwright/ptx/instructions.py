@@ -279,7 +279,7 @@ class InstructionChecker:
                     match_.get("async") or match_.get("tensormap")):
                 yield self.error(f"the address register '{base.name}' is .{type_}, and {'.global' if space else 'generic'} addresses have 64 bits",
                                  base, instruction)
-            elif BITS[type_] < 32 and (instruction.opcode == "red" and match_.get("async") or (
+            elif BITS[type_] < 32 and ((instruction.opcode == "red" and match_.get("async")) or (
                     space != "shared" and instruction.opcode in ("ldmatrix", "stmatrix", "createpolicy"))):
                 yield self.error(f"the address register '{base.name}' is .{type_}, and must have 32 or 64 bits", base, instruction)
         else:
@@ -334,7 +334,7 @@ class InstructionChecker:
         elif found.type in OPAQUE_TYPES or found.space == "tex":
             return
         elif found.space != space and (space is not None or found.space in ("param", "const")):
-            if space is None and instruction.opcode not in (("ld", "st") if found.space == "param" else _ACCESSES):
+            if space is None and found.space == "param" and instruction.opcode not in ("ld", "st", "atom"):
                 return
             accessed = "." + space if space else "generic addresses"
             yield self.error(f"'{base.name}' is in .{found.space}, and '{instruction.mnemonic}' accesses {accessed}: "

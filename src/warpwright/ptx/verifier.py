@@ -89,6 +89,10 @@ class _Checker(InstructionChecker):
                         yield self.error(f"there is no pragma {shorten(word)} outside functions", item)
             elif item.name == "section":
                 yield from self.check_section(item)
+        aliases = {item.words[0] for item in self.module.items if isinstance(item, tree.Directive) and item.name == "alias" and item.words}
+        for name, found in self.top.names.items():
+            if isinstance(found, tree.Function) and found.body is None and found.linkage != "extern" and name not in aliases:
+                yield self.error(f"'{name}' is declared and has no body in this module: write '.extern' if another has it", found)
 
     def check_alias(self, item: tree.Directive) -> Iterator[PtxError]:
         if self.module.version < (6, 3):
@@ -168,6 +172,8 @@ class _Checker(InstructionChecker):
         if not isinstance(before, tree.Function):
             yield self.error(f"'{function.name}' is declared twice: it is {kind_of(before)} already", function)
             return
+        if before.body is not None and function.body is None:
+            yield self.error(f"'{function.name}' is declared after its definition: declarations come before", function)
         if before.linkage == "extern" and before.body is None and function.body is not None and not function.linkage:
             yield self.error(f"'{function.name}' is '.extern' before: define it with '.visible'", function)
         if before.body is not None and function.body is not None:
@@ -180,6 +186,8 @@ class _Checker(InstructionChecker):
     def declare_variable(self, variable: tree.Variable, scope: Scope, parameter: tree.Function | None = None) -> Iterator[PtxError]:
         """A variable of the module, of a body (the scope says which), or a parameter or result of a function."""
         name, space = f"'{variable.name}'", variable.space
+        if variable.type == "b128" and not variable.dimensions and self.module.version < (8, 3):
+            yield self.error(f"{name}: variables of type .b128 need '.version 8.3' or later", variable)
         if space == "tex":
             yield self.error(f"{name}: '.tex' went out with PTX 1.5; declare a '.global .texref'", variable)
             return
@@ -202,7 +210,7 @@ class _Checker(InstructionChecker):
             yield from self.check_parameter(variable, parameter)
         elif None in variable.dimensions[1:]:
             yield self.error(f"{name}: only the first dimension may be open", variable)
-        elif variable.linkage != "extern" and (0 in variable.dimensions or (None in variable.dimensions and variable.initializer is None)):
+        elif variable.linkage != "extern" and variable.initializer is None and {0, None} & set(variable.dimensions):
             yield self.error(f"{name} has no size: write the array's length, or '.extern' for dynamic shared memory", variable)
         if variable.type in ("f16", "f16x2") and space not in ("reg", "param"):
             yield from self.check_half(variable)
@@ -226,9 +234,10 @@ class _Checker(InstructionChecker):
 
     def check_opaque(self, variable: tree.Variable, parameter: tree.Function | None) -> Iterator[PtxError]:
         """Textures, samplers and surfaces."""
-        if variable.type == "samplerref" and "texmode_independent" not in self.module.target:
+        array = parameter is None and bool(variable.dimensions)  # ptxas looks at single objects only
+        if variable.type == "samplerref" and not array and "texmode_independent" not in self.module.target:
             yield self.error(f"'{variable.name}': samplers of their own need '.target …, texmode_independent'", variable)
-        if parameter is None and variable.space != "global":
+        if parameter is None and not array and variable.space != "global":
             yield self.error(f"'{variable.name}': a .{variable.type} is in .global, not .{variable.space}", variable)
         elif parameter is not None and not parameter.kernel:
             yield self.error(f"'{variable.name}': a .{variable.type} is a parameter of kernels only", variable)
@@ -249,6 +258,8 @@ class _Checker(InstructionChecker):
         result = any(variable is one for one in function.results)
         if variable.space == "param" and (variable.vector or variable.type == "f16x2"):
             yield self.error(f"{name}: a parameter in .param is no vector: pass an array of .b8", variable)
+        if variable.space == "reg" and function.body is not None and variable.type in ("pred", "b16", "u16", "s16"):
+            yield self.error(f"{name}: a .{variable.type} is passed in .param, or as .b32 in a register", variable)
         if variable.space == "reg" and variable.dimensions:
             yield self.error(f"{name}: an array is passed in .param, not in a register", variable)
         if variable.count is not None:
@@ -278,7 +289,7 @@ class _Checker(InstructionChecker):
             if not dimensions:
                 yield self.error(f"'{variable.name}' is one value here, not a list", variable)
                 return
-            if dimensions[0] is not None and len(value) > dimensions[0]:
+            if dimensions[0] and len(value) > dimensions[0]:
                 yield self.error(f"'{variable.name}' has room for {dimensions[0]} values, not {len(value)}", variable)
                 return
             for inner in value:

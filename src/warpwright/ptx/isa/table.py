@@ -167,9 +167,11 @@ def _ordered_group(modifier: str) -> str:
 # Modifiers that ptxas takes more than once for the same as once.
 _REPEATABLE = {"cc", "sat", "uni", "relu", "approx", "sync"}
 # Modifiers of a few opcodes that ptxas passes over on all others, behind what names the instruction.
-_PASSED_OVER = frozenset(
-    "finite infinite number notanumber normal subnormal global_address rank box_dim global_dim global_stride element_stride elemtype "
-    "interleave_layout swizzle_mode swizzle_atomicity fill_mode b8x16 b4x16_p64 b6x16_p32 acc::f16 acc::f32".split())
+_PASSED_OVER = frozenset({
+    "finite", "infinite", "number", "notanumber", "normal", "subnormal", "global_address", "rank", "box_dim", "global_dim", "global_stride",
+    "element_stride", "elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode", "b8x16", "b4x16_p64", "b6x16_p32",
+    "acc::f16", "acc::f32",
+})
 
 
 @dataclass(frozen=True)
