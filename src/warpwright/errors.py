@@ -61,3 +61,7 @@ class KernelDeadlock(KernelTimeout):
 
 class DataError(WarpwrightError):
     """Training data, a configuration or a checkpoint cannot be used as asked."""
+
+
+class ScheduleError(WarpwrightError):
+    """A pipeline schedule cannot be built for this layout, or its table of actions is illegal (a dependency, a deadlock, memory)."""
