@@ -70,3 +70,13 @@ def test_a_broken_table_is_told(run, tmp_path):
 def test_what_is_wrong_is_said_in_one_line(run, arguments, message):
     error = run(*arguments, code=2)
     assert message in error and "\n" not in error
+
+
+def test_search(run):
+    found = json.loads(run("search", "--stages", "4", "--microbatches", "2", "--memory", "4", "--json"))
+    assert found["makespan"] == 9 and found["name"] == "found"
+    assert {one["name"] for one in found["candidates"]} >= {"gpipe", "1f1b", "zb1p", "zb-v", "dualpipe", "dualpipev", "interleaved-1f1b", "found"}
+    assert "microbatches is 2" in next(one["why_not"] for one in found["candidates"] if one["name"] == "dualpipe")
+    out = run("search", "--stages", "4", "--microbatches", "8", "--memory", "4", "--tries", "20")
+    assert "dualpipe                26        2        5  needs memory 5\n" in out
+    assert "no schedule fits in memory 0.5" in run("search", "--stages", "4", "--microbatches", "8", "--memory", "0.5", code=2)

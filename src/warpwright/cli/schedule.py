@@ -72,6 +72,38 @@ def check_table(
     show(schedule, read_times(times), as_json, svg, html, trace, None)
 
 
+@app.command("search")
+def search_best(
+    stages: Annotated[int, typer.Option("--stages", help="Ranks, and parts of the model: each schedule cuts the model for these ranks as it needs.")],
+    microbatches: Annotated[int, MICROBATCHES],
+    memory: Annotated[float | None, typer.Option(help="The most that a rank may hold; one part's activations of one micro-batch are 1.")] = None,
+    parameters: Annotated[float, typer.Option(help="What one part's parameters (and what belongs to them) take, in the unit of --memory.")] = 0.0,
+    times: Annotated[str, TIMES] = "",
+    tries: Annotated[int | None, typer.Option(help="Random changes tried on each of the three best (default: 3,000; fewer if large).")] = None,
+    seed: Annotated[int, typer.Option(help="Of the random changes.")] = 0,
+    as_json: Annotated[bool, JSON] = False,
+    svg: Annotated[Path | None, SVG] = None,
+    html: Annotated[Path | None, HTML] = None,
+    trace: Annotated[Path | None, TRACE] = None,
+    csv: Annotated[Path | None, CSV] = None,
+) -> None:
+    """Find the best schedule for given times and memory: the known ones, list schedules beyond them, and the best of both improved."""
+    from warpwright.pipeline import search
+
+    found = search(stages, microbatches, read_times(times), memory, parameters, tries, seed)
+    best = found[0]
+    assert best.schedule and best.times
+    if not as_json:
+        print("schedule              time   bubble   memory")
+        for one in found:
+            figures = (f"{value:9.6g}" for value in (one.makespan, max(one.simulation.bubble), one.memory)) if one.simulation else ()
+            print(f"{one.name:17}{''.join(figures)}  {one.why_not}".rstrip())
+        print()
+    candidates = [{"name": one.name, "makespan": one.makespan if one.simulation else None, "memory": one.memory, "why_not": one.why_not}
+                  for one in found]
+    show(best.schedule, best.times, as_json, svg, html, trace, csv, {"candidates": candidates})
+
+
 def read_times(text: str) -> Times:
     """Times from `F=1,B=2,…`. Raises ScheduleError."""
     from warpwright.errors import ScheduleError

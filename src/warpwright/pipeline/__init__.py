@@ -11,6 +11,8 @@ from warpwright.pipeline.actions import Action, parse
 from warpwright.pipeline.check import check
 from warpwright.pipeline.known import KNOWN, build, published_bubble
 from warpwright.pipeline.schedule import Schedule, from_csv
+from warpwright.pipeline.search import Candidate, search
 from warpwright.pipeline.simulate import Simulation, Times, simulate
 
-__all__ = ["KNOWN", "Action", "Schedule", "Simulation", "Times", "build", "check", "from_csv", "parse", "published_bubble", "simulate"]
+__all__ = ["KNOWN", "Action", "Candidate", "Schedule", "Simulation", "Times", "build", "check", "from_csv", "parse", "published_bubble", "search",
+           "simulate"]

@@ -41,7 +41,7 @@ class Times:
     @property
     def uniform(self) -> bool:
         """Whether every stage takes the same time."""
-        return all(value is None or isinstance(value, int | float) for value in (self.F, self.B, self.W, self.I, self.FB, self.comm))
+        return all(value is None or isinstance(value, int | float) or len(set(value)) == 1 for value in (self.F, self.B, self.W, self.I, self.FB))
 
 
 def spread(name: str, value: Value, count: int) -> list[float]:
