@@ -123,7 +123,8 @@ def _call(e: Emitter, op: Op, address: addressing.Address, element: Element, val
 def _function(e: Emitter, op: Op, element: Element, space: str, checked: bool, wanted: bool) -> str:
     """The function that performs an operation for each active lane."""
     order = _ORDERING.get(str(op.get("sem")), "monotonic")
-    name = f"atom.{op.slots['op']}.{op.slots['T']}.{element.count}.{space}.{order}{'.checked' if checked else ''}{'.old' if wanted else ''}"
+    named = space if op.get("space") else "generic"
+    name = f"atom.{op.slots['op']}.{op.slots['T']}.{element.count}.{named}.{order}{'.checked' if checked else ''}{'.old' if wanted else ''}"
     if name in e.helpers:
         return name
     kind, row = element.kind, 32 * element.size
@@ -133,7 +134,7 @@ def _function(e: Emitter, op: Op, element: Element, space: str, checked: bool, w
                  f"  %v{i} = load {kind}, ptr %j{i}\n  %p{i} = getelementptr i8, ptr %host, i64 {i * element.size}\n")
         if op.slots["op"] == "cas":
             body += f"  %n{i} = getelementptr {kind}, ptr %new, i32 %lane\n  %w{i} = load {kind}, ptr %n{i}\n"
-        body += step(e, op, kind, i, order, plain=space in ("shared", "cluster"))
+        body += step(e, op, kind, i, order, named)
         if wanted:
             body += (f"  %o{i} = getelementptr i8, ptr %old, i64 {i * row}\n  %q{i} = getelementptr {kind}, ptr %o{i}, i32 %lane\n"
                      f"  store {kind} %r{i}, ptr %q{i}\n")
@@ -141,9 +142,9 @@ def _function(e: Emitter, op: Op, element: Element, space: str, checked: bool, w
                                 attributes="cold" if checked else "")
 
 
-def step(e: Emitter, op: Op, kind: str, i: int, order: str, plain: bool) -> str:
+def step(e: Emitter, op: Op, kind: str, i: int, order: str, space: str) -> str:
     """One lane's operation on %p with %v (and %w): the old value in %r."""
-    name, type_ = op.slots["op"], op.slots["T"]
+    name, type_, plain = op.slots["op"], op.slots["T"], space in ("shared", "cluster")
     if name == "cas":
         fail = {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
         whole = f"i{8 * max(1, size_of(kind))}"
@@ -159,7 +160,7 @@ def step(e: Emitter, op: Op, kind: str, i: int, order: str, plain: bool) -> str:
             return f"  %r{i} = load {kind}, ptr %p{i}\n  %s{i} = {instruction} {kind} %r{i}, %v{i}\n  store {kind} %s{i}, ptr %p{i}\n"
         return f"  %r{i} = atomicrmw {instruction} ptr %p{i}, {kind} %v{i} {order}\n"
     # Floats: compute the new value and exchange it if nobody came between.
-    new = _float_result(e, op, kind, f"%r{i}", f"%v{i}", i)
+    new = _float_result(e, op, kind, i, space)
     if plain:
         return f"  %r{i} = load {kind}, ptr %p{i}\n{new}  store {kind} %s{i}, ptr %p{i}\n"
     whole = f"i{8 * size_of(kind)}"
@@ -176,12 +177,17 @@ def size_of(kind: str) -> int:
     return {"i8": 1, "i16": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "i128": 16}[kind]
 
 
-def _float_result(e: Emitter, op: Op, kind: str, old: str, value: str, i: int) -> str:
-    """IR text that computes %s from the old value and the operand."""
-    name, type_ = op.slots["op"], op.slots["T"]
+def _float_result(e: Emitter, op: Op, kind: str, i: int, space: str) -> str:
+    """IR text that computes %s from the old value %r and the operand %v.
+
+    f32 additions flush subnormals to zero in global memory and keep them in shared memory.
+    """
+    name, type_, old, value = op.slots["op"], op.slots["T"], f"%r{i}", f"%v{i}"
     lines, e.lines = e.lines, []
     with e.shape(1):
-        if kind in ("float", "double"):
+        if kind == "float" and name == "add" and space in ("global", "generic"):
+            result = _flushed_sum(e, old, value, None if space == "global" else i)
+        elif kind in ("float", "double"):
             result = e.bin("fadd", kind, old, value) if name == "add" else floating.least(e, name, kind, old, value, False)
         else:
             narrow = type_.removesuffix("x2")
@@ -200,3 +206,12 @@ def _float_result(e: Emitter, op: Op, kind: str, old: str, value: str, i: int) -
     text, e.lines = "\n".join(e.lines), lines
     whole = LLVM_TYPE[type_]
     return f"{text}\n  %s{i} = bitcast {whole} {result} to {kind}\n"
+
+
+def _flushed_sum(e: Emitter, old: str, value: str, generic: int | None) -> str:
+    """The sum of two f32 with subnormals flushed; at a generic address (%p) only if it is not shared memory."""
+    flushed = floating.flush(e, e.bin("fadd", "float", floating.flush(e, old), floating.flush(e, value)))
+    if generic is None:
+        return flushed
+    window = e.ins(f"call i64 @rt_cluster_window(ptr %frame, i64 {e.ins(f'ptrtoint ptr %p{generic} to i64')})")
+    return e.ins(f"select i1 {e.ins(f'icmp eq i64 {window}, 0')}, float {flushed}, float {e.bin('fadd', 'float', old, value)}")

@@ -45,7 +45,7 @@ def bulk(e: Emitter, op: Op) -> None:
     barrier = place(e, op, "barrier", "shared::cluster")[0] if op.args.get("barrier") is not None else "zeroinitializer"
     with e.shape(32):
         sizes = e.arg(op, "size", "i32")
-    function = _reduction(e, op, plain=target_space > 0) if op.get("reduce") else "rt_move"
+    function = _reduction(e, op, "shared" if target_space > 0 else "global") if op.get("reduce") else "rt_move"
     several = bool(op.get("multicast"))
     if several:
         target_space = _SPACES["cluster"]
@@ -162,13 +162,13 @@ end:
 """
 
 
-def _reduction(e: Emitter, op: Op, plain: bool) -> str:
+def _reduction(e: Emitter, op: Op, space: str) -> str:
     """The function of one array reduced into another: args { destination, source, bytes }."""
     type_, kind = str(op.slots["T"]), LLVM_TYPE[op.slots["T"]]
-    name = f"bulk.{op.slots['op']}.{type_}.{'plain' if plain else 'atomic'}"
+    name = f"bulk.{op.slots['op']}.{type_}.{space}"
     if name not in e.helpers:
         size = atomic.size_of(kind)
-        step = atomic.step(e, op, kind, 0, "monotonic", plain=plain)
+        step = atomic.step(e, op, kind, 0, "monotonic", space)
         e.helpers[name] = f"""
 define internal void @{name}(ptr %frame, ptr %args) {{
 entry:
@@ -220,7 +220,7 @@ loop:
   %p0 = load ptr, ptr %args
   %v.p = getelementptr i8, ptr %args, i64 16
   %v0 = load {kind}, ptr %v.p
-{atomic.step(e, op, kind, 0, "monotonic", plain=True)}  ret void
+{atomic.step(e, op, kind, 0, "monotonic", "shared")}  ret void
 }}
 """
     _send(e, op, name, [op.args["b"]], kind, atomic.size_of(kind))

@@ -135,7 +135,7 @@ def _reduction(e: Emitter, op: Op, operation: str, type_: str) -> str:
         plain = type_.removesuffix(".ftz")
         kind = LLVM_TYPE[f"b{plain[1:]}" if operation in ("and", "or", "xor") else plain]
         slots = {"op": operation, "T": f"b{plain[1:]}" if operation in ("and", "or", "xor") else plain}
-        step = atomic.step(e, Op("red", slots, {}, {}, None, op.site, frozenset()), kind, 0, "monotonic", plain=False)
+        step = atomic.step(e, Op("red", slots, {}, {}, None, op.site, frozenset()), kind, 0, "monotonic", "tensor")
         e.helpers[name] = f"""
 define internal void @{name}(ptr %frame, ptr %global, ptr %shared, i64 %bytes) {{
 entry:
