@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from warpwright.cpu.analysis.program import Addr, Imm, Op, Reg, Vec
 from warpwright.cpu.codegen import address as addressing
-from warpwright.cpu.codegen.emitter import Emitter
+from warpwright.cpu.codegen.emitter import LLVM_TYPE, Emitter
 from warpwright.cpu.codegen.tensor_core import Helper, _bf16_of, _Writer
 
 _SHAPES = {"bf16": "m16n8k16", "e4m3": "m16n8k32", "e5m2": "m16n8k32"}
@@ -60,10 +60,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Home:
-    """Where a sum's register lives: in a tile, as eight pieces of 16 bytes, 64 bytes apart."""
+    """Where a sum's register lives: in a tile, as eight pieces of 16 bytes, 64 bytes apart. kind: the register's own LLVM type."""
 
     buffer: str
     offset: int
+    kind: str
 
     def load(self, e: Emitter) -> str:
         parts = [e.ins(f"load <4 x float>, ptr {self._piece(e, i)}, align 16") for i in range(8)]
@@ -71,9 +72,12 @@ class Home:
         while len(parts) > 1:
             parts = [e.shuffle(x, "float", range(2 * length), length, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
             length *= 2
-        return parts[0]
+        with e.shape(32):
+            return e.convert(parts[0], "float", self.kind)
 
     def store(self, e: Emitter, value: str) -> None:
+        with e.shape(32):
+            value = e.convert(value, self.kind, "float")
         for i in range(8):
             part = value if value.startswith("splat") or value == "zeroinitializer" else e.shuffle(value, "float", range(4 * i, 4 * i + 4))
             e.do(f"store <4 x float> {part}, ptr {self._piece(e, i)}, align 16")
@@ -106,7 +110,7 @@ def _settle(e: Emitter, group: Group, number: int) -> None:
     for (row, column), (_, d) in group.sums.items():
         tile = (row * pairs + column // 2) * _TILE
         for i, register in enumerate(d):
-            e.homes[register.index] = Home(buffer, tile + 512 * (i // 2) + 32 * (column % 2) + 16 * (i % 2))
+            e.homes[register.index] = Home(buffer, tile + 512 * (i // 2) + 32 * (column % 2) + 16 * (i % 2), LLVM_TYPE[register.type])
 
 
 def _find(e: Emitter, ops: Sequence[Op], first: int) -> Group | None:
@@ -211,7 +215,7 @@ def emit(e: Emitter, group: Group) -> None:
             for start, d in group.sums.values():
                 for value, register in zip(start, d, strict=True):
                     if value is not register:
-                        e.homes[register.index].store(e, e.value(value, "float"))
+                        e.homes[register.index].store(e, e.value(value, LLVM_TYPE[register.type]))
     pointers = [_operand(e, "a", group.a, group.rows), _operand(e, "b", group.b, group.columns)]
     home: Home = e.homes[group.sums[0, 0][1][0].index]  # type: ignore[assignment]
     e.do(f"call void {helper.name}(ptr {pointers[0]}, ptr {pointers[1]}, ptr {home.buffer})")
