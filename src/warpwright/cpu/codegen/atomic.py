@@ -123,8 +123,8 @@ def _call(e: Emitter, op: Op, address: addressing.Address, element: Element, val
 def _function(e: Emitter, op: Op, element: Element, space: str, checked: bool, wanted: bool) -> str:
     """The function that performs an operation for each active lane."""
     order = _ORDERING.get(str(op.get("sem")), "monotonic")
-    named = space if op.get("space") else "generic"
-    name = f"atom.{op.slots['op']}.{op.slots['T']}.{element.count}.{named}.{order}{'.checked' if checked else ''}{'.old' if wanted else ''}"
+    memory = "generic" if space == "global" and not op.get("space") else space
+    name = f"atom.{op.slots['op']}.{op.slots['T']}.{element.count}.{memory}.{order}{'.checked' if checked else ''}{'.old' if wanted else ''}"
     if name in e.helpers:
         return name
     kind, row = element.kind, 32 * element.size
@@ -134,7 +134,7 @@ def _function(e: Emitter, op: Op, element: Element, space: str, checked: bool, w
                  f"  %v{i} = load {kind}, ptr %j{i}\n  %p{i} = getelementptr i8, ptr %host, i64 {i * element.size}\n")
         if op.slots["op"] == "cas":
             body += f"  %n{i} = getelementptr {kind}, ptr %new, i32 %lane\n  %w{i} = load {kind}, ptr %n{i}\n"
-        body += step(e, op, kind, i, order, named)
+        body += step(e, op, kind, i, order, memory)
         if wanted:
             body += (f"  %o{i} = getelementptr i8, ptr %old, i64 {i * row}\n  %q{i} = getelementptr {kind}, ptr %o{i}, i32 %lane\n"
                      f"  store {kind} %r{i}, ptr %q{i}\n")
@@ -143,7 +143,7 @@ def _function(e: Emitter, op: Op, element: Element, space: str, checked: bool, w
 
 
 def step(e: Emitter, op: Op, kind: str, i: int, order: str, space: str) -> str:
-    """One lane's operation on %p with %v (and %w): the old value in %r."""
+    """One lane's operation on %p with %v (and %w): the old value in %r. space: as an `Address` has it, or generic, or tensor (a tensor copy's)."""
     name, type_, plain = op.slots["op"], op.slots["T"], space in ("shared", "cluster")
     if name == "cas":
         fail = {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
