@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,9 @@ from warpwright.cpu import runtime
 from warpwright.cpu.launch import FastBackend, Kernel, Module, head_of
 from warpwright.cpu.memory import UNCHECKED, DeviceBuffer, Extent, Heap, locate
 from warpwright.cpu.parts import PARTS
-from warpwright.cpu.pool import host_threads
+from warpwright.cpu.pool import Place, Pool, host_threads
 from warpwright.cpu.shape import Shape
+from warpwright.cpu.stream import Partitions, SmPartition, Stream
 from warpwright.errors import LaunchError, PtxError
 from warpwright.ptx import tree
 
@@ -82,22 +84,29 @@ class Device:
             raise LaunchError(f"memory={memory!r}: it is 'checked' or 'unchecked'")
         self.unchecked = memory == "unchecked"
         self.launches = 0  # so far; a launch's number is its %gridid
-        self._workspace: DeviceBuffer | None = None
+        self.lock = threading.Lock()  # of what streams share: statistics, the list of buffers
         self.statistics: dict[str, tuple[int, float]] = {}
         self._registered: dict[int, tuple[Extent, str]] = {}  # by id of the object, until it dies
         self._buffers: weakref.WeakSet[DeviceBuffer] = weakref.WeakSet()
         self.printf: Callable[[str], object] = _to_standard_output
         self._heap: Heap | None = None
         self.backend: FastBackend | InterpreterBackend
+        self.threads = threads or host_threads()
+        self.streams: set[Stream] = set()  # that are busy, or have an error to tell
         if kind == "cpu":
-            self.backend = FastBackend(self, threads or host_threads())
+            self.backend = FastBackend(self)
         elif kind == "interpreter":
             self.backend = InterpreterBackend(self)
         else:
             raise LaunchError(f"there is no device '{kind}'; there are: cpu, interpreter")
+        self.place = self.place_on(0, self.part.sms, self.threads)  # of launches on no stream
 
     def __repr__(self) -> str:
         return f"Device({self.kind!r}, like={self.part.name!r})"
+
+    def place_on(self, first_sm: int, sms: int, threads: int) -> Place:
+        """A place for launches on some of the SMs, with host threads of its own."""
+        return Place(self.part, first_sm, sms, Pool(threads) if self.kind == "cpu" else None)
 
     def load(self, source: str | bytes | Path | tree.Module | Any) -> Module:
         """Load PTX and give its module. Raises PtxError where it is malformed or illegal.
@@ -122,7 +131,8 @@ class Device:
     def alloc(self, nbytes: int, name: str = "buffer") -> DeviceBuffer:
         """Memory of `nbytes` bytes, 256-byte aligned, not initialised; legal in every later launch until it is freed."""
         buffer = DeviceBuffer(nbytes, name)
-        self._buffers.add(buffer)
+        with self.lock:
+            self._buffers.add(buffer)
         return buffer
 
     @property
@@ -144,16 +154,23 @@ class Device:
         self._registered[key] = extent, name
         weakref.finalize(array, self._registered.pop, key, None)
 
-    def workspace(self) -> DeviceBuffer:
-        """Zeroed memory for a cooperative launch's own barriers; kernels find it in %envreg1 and %envreg2."""
-        if self._workspace is None:
-            self._workspace = DeviceBuffer(4096, "the cooperative launch's workspace")
-        self._workspace.numpy()[:] = 0
-        return self._workspace
+    def stream(self, threads: int | None = None, name: str = "") -> Stream:
+        """A new stream on all SMs of the device: see `warpwright.cpu.stream`."""
+        return SmPartition(self, 0, self.part.sms, "device").stream(threads, name)
+
+    def partition(self, comm: int) -> Partitions:
+        """Split the SMs: the first `comm` for communication, the rest for computing. See `warpwright.cpu.stream`."""
+        return Partitions.split(self, comm)
+
+    def synchronize(self) -> None:
+        """Wait until all streams of the device are idle; raises the first error that nobody has been told of."""
+        for stream in list(self.streams):
+            stream.synchronize()
 
     def count(self, kernel: str, seconds: float) -> None:
-        launches, spent = self.statistics.get(kernel, (0, 0.0))
-        self.statistics[kernel] = launches + 1, spent + seconds
+        with self.lock:
+            launches, spent = self.statistics.get(kernel, (0, 0.0))
+            self.statistics[kernel] = launches + 1, spent + seconds
 
     def reset_statistics(self) -> None:
         """Forget `statistics`: kernel → (launches, seconds)."""
@@ -164,7 +181,9 @@ class Device:
         ranges = [(extent.start, extent.end - extent.start, extent.name or f"argument {i}") for i, extent in enumerate(extents)
                   if extent is not None]
         ranges += [(buffer.address, buffer.nbytes, f"variable {name}") for name, buffer in module.variables.items()]
-        ranges += [(buffer.address, buffer.nbytes, buffer.name) for buffer in self._buffers if not buffer.freed]
+        with self.lock:
+            buffers = list(self._buffers)
+        ranges += [(buffer.address, buffer.nbytes, buffer.name) for buffer in buffers if not buffer.freed]
         ranges += [(extent.start, extent.end - extent.start, name) for extent, name in list(self._registered.values())]
         if self.unchecked:
             ranges.append((UNCHECKED.start, UNCHECKED.end - UNCHECKED.start, "the process"))
@@ -184,7 +203,7 @@ class InterpreterBackend:
     def prepare(self, kernel: Kernel, block) -> None:
         """Nothing to do: the interpreter reads the tree."""
 
-    def run(self, kernel: Kernel, shape: Shape, values: bytes, extents, time_limit: float) -> None:
+    def run(self, kernel: Kernel, shape: Shape, values: bytes, extents, time_limit: float, place: Place, number: int) -> None:
         from warpwright.cpu import interpreter
 
         device = self.device
@@ -193,17 +212,18 @@ class InterpreterBackend:
         legal = device.legal_memory(kernel.module, extents)
         workspace = 0
         if shape.cooperative:
-            buffer = device.workspace()
+            buffer = place.workspace()
             workspace = buffer.address
             legal.ranges.append((buffer.address, buffer.nbytes, buffer.name))
 
         def resident() -> int:
             try:
-                return kernel.resident_ctas(shape.block, shape.shared_bytes, shape.cluster if shape.named else None, non_portable=True)
+                return kernel.resident_on(place.part, shape.block, shape.shared_bytes, shape.cluster if shape.named else None, non_portable=True)
             except LaunchError:  # a kernel that only the interpreter can read
-                return device.part.sms // shape.ranks * shape.ranks
+                return place.part.sms // shape.ranks * shape.ranks
 
-        settings = interpreter.Settings(device.part, device, device.launches, workspace, resident, late=device.late, exact_mma=device.exact_mma)
+        settings = interpreter.Settings(place.part, place.sms, place.first_sm, device, number, workspace, resident, late=device.late,
+                                        exact_mma=device.exact_mma)
         try:
             interpreter.run(kernel.module.tree, kernel.name, shape, values, legal, time_limit, settings)
         except PtxError as error:

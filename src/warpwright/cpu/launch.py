@@ -6,6 +6,7 @@ import ctypes
 import math
 import numbers
 import struct
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,6 +25,9 @@ from warpwright.ptx.isa import TYPE_BITS
 
 if TYPE_CHECKING:
     from warpwright.cpu.device import Device
+    from warpwright.cpu.parts import Part
+    from warpwright.cpu.pool import Place
+    from warpwright.cpu.stream import Event, Stream
 
 _SCALARS = {  # type → (struct letter, smallest, largest); the bit types take either sign
     "u8": ("B", 0, 2**8 - 1), "s8": ("b", -(2**7), 2**7 - 1), "b8": ("B", -(2**7), 2**8 - 1),
@@ -188,17 +192,22 @@ class Kernel:
         self._compiled: dict[tuple[int, int, int], _Compiled] = {}
 
     def launch(self, grid: Dimensions, block: Dimensions, args: Sequence, shared_bytes: int = 0, time_limit: float = 60.0, *,
-               cluster: Dimensions | None = None, non_portable: bool = False, cooperative: bool = False) -> None:
-        """Run the kernel and wait for its end.
+               cluster: Dimensions | None = None, non_portable: bool = False, cooperative: bool = False, stream: Stream | None = None
+               ) -> Event | None:
+        """Run the kernel and wait for its end; on a stream, put it there and return the event of its end.
 
         grid, block: CTAs and threads, one to three whole numbers each. args: numpy arrays, torch CPU tensors or device buffers for
         pointers, numbers for scalars (which take the type that the `.param` declares), None for a null pointer. shared_bytes: dynamic
         shared memory a CTA. time_limit: seconds. cluster: CTAs a cluster, where the kernel does not state it; it divides the grid.
         non_portable: allow clusters of more CTAs than every part of the architecture takes. cooperative: all CTAs must be resident at once.
 
-        Raises LaunchError (nothing ran), MemoryFault, KernelTrap or KernelTimeout (it stopped half-way; the device stays usable).
+        Raises LaunchError (nothing ran), MemoryFault, KernelTrap or KernelTimeout (it stopped half-way; the device stays usable). On a stream
+        what is wrong with the launch is raised at once, what goes wrong as it runs by the event.
         """
         device = self.module.device
+        if stream is not None and stream.device is not device:
+            raise LaunchError(f"kernel {self.name}: the stream is of another device; load the module on that one")
+        place = device.place if stream is None else stream.place
         shape = self._shape(three(grid, "grid"), three(block, "block"), len(args), shared_bytes, cluster, non_portable, cooperative)
         values: list[int | float | bytes] = []
         extents: list[memory.Extent | None] = []
@@ -212,18 +221,32 @@ class Kernel:
         extents += [memory.Extent(m.address, m.address, m.address + BYTES, "a tensor map") for m in args if isinstance(m, TensorMap)]
         device.backend.prepare(self, shape.block)  # compiling is not the kernel's time
         if cooperative:
-            self._check_cooperative(shape)
-        device.launches += 1
-        started = time.perf_counter()
-        device.backend.run(self, shape, self.layout.pack(*values), extents, time_limit)
-        device.count(self.name, time.perf_counter() - started)
+            self._check_cooperative(shape, place.part)
+        with device.lock:
+            device.launches += 1
+            number = device.launches
+        packed = self.layout.pack(*values)
+
+        def work() -> None:
+            started = time.perf_counter()
+            device.backend.run(self, shape, packed, extents, time_limit, place, number)
+            device.count(self.name, time.perf_counter() - started)
+
+        if stream is None:
+            work()
+            return None
+        return stream.put(work, self.name, [argument._storage if isinstance(argument, memory.DeviceBuffer) else argument for argument in args])
 
     def resident_ctas(self, block: Dimensions, shared_bytes: int = 0, cluster: Dimensions | None = None, non_portable: bool = False) -> int:
         """How many CTAs the device holds at once, by its SMs and what an SM has of threads, shared memory and registers.
 
         Registers are those that `.maxnreg` or `.minnctapersm` state, else an estimate. A launch with `cooperative=True` takes at most so many.
         """
-        block3, part = three(block, "block"), self.module.device.part
+        return self.resident_on(self.module.device.part, block, shared_bytes, cluster, non_portable)
+
+    def resident_on(self, part: Part, block: Dimensions, shared_bytes: int, cluster: Dimensions | None, non_portable: bool) -> int:
+        """`resident_ctas` on a part, or on a partition of it."""
+        block3 = three(block, "block")
         check_block(self.name, self.stated, part, block3)
         self._check_shared(shared_bytes)
         cluster3, _ = check_cluster(self.name, self.stated, part, cluster, non_portable)
@@ -265,18 +288,16 @@ class Kernel:
         if not 0 <= shared_bytes <= part.shared_per_cta:
             raise LaunchError(f"kernel {self.name}: shared_bytes={shared_bytes}; {part.name} has {part.shared_per_cta} a CTA")
 
-    def _check_cooperative(self, shape: Shape) -> None:
-        most = self.resident_ctas(shape.block, shape.shared_bytes, shape.cluster if shape.named else None, non_portable=True)
+    def _check_cooperative(self, shape: Shape, part: Part) -> None:
+        most = self.resident_on(part, shape.block, shape.shared_bytes, shape.cluster if shape.named else None, non_portable=True)
         if shape.ctas > most:
-            part = self.module.device.part
-            raise LaunchError(f"kernel {self.name}: a cooperative launch of {shape.ctas} CTAs of {shape.threads} threads; {part.name} holds "
+            here = "" if part.sms == self.module.device.part.sms else f" on {part.sms} SMs"
+            raise LaunchError(f"kernel {self.name}: a cooperative launch of {shape.ctas} CTAs of {shape.threads} threads; {part.name}{here} holds "
                               f"{most} of them at once (kernel.resident_ctas tells)")
 
 
 class _Compiled:
-    """A kernel compiled for one block shape, with its launch struct (`%launch` in runtime.ll)."""
-
-    STRUCT = struct.Struct("<8i QqQQQqqq iiii qq ii Q 6i q Q qq")
+    """A kernel compiled for one block shape, and the memory of its launches (several may run at once, on several streams)."""
 
     def __init__(self, kernel: Kernel, block: tuple[int, int, int]):
         device = kernel.module.device
@@ -307,43 +328,72 @@ class _Compiled:
             self.code.variable("rt_heap").value = device.heap.buffer.address
         addresses = [kernel.module.variables[name].address for name in facts["globals"]]
         self.global_table = (ctypes.c_uint64 * max(1, len(addresses)))(*addresses)
+        self.kernel = kernel
+        self.lock = threading.Lock()
+        self._free: list[_Running] = []
+        self._running = 0
+
+    def start(self) -> _Running:
+        """Memory for one more launch."""
+        with self.lock:
+            self._running += 1
+            return self._free.pop() if self._free else _Running(self)
+
+    def end(self, running: _Running, text_at: Callable[[int], str]) -> str:
+        """Take a launch's memory back; what was printed, if no other launch of this kernel may still be printing."""
+        with self.lock:
+            self._free.append(running)
+            self._running -= 1
+            return self.printed.take(text_at) if self.printed is not None and not self._running else ""
+
+
+class _Running:
+    """What one launch needs of its own: its struct (`%launch` in runtime.ll), its parameter block, the record of its fault."""
+
+    STRUCT = struct.Struct("<8i QqQQQqqq iiii qq ii Q 6i q Q qq ii")
+
+    def __init__(self, compiled: _Compiled):
+        kernel = compiled.kernel
         self.record = (ctypes.c_uint8 * runtime.FRAME_BYTES)()
         self.struct = ctypes.create_string_buffer(self.STRUCT.size)
         self._values = ctypes.create_string_buffer(kernel.layout.size + 256)
         self.values = -(-ctypes.addressof(self._values) // 128) * 128  # the parameter block, aligned for tensor maps
         self.parameter_ranges = (ctypes.c_uint64 * max(1, 2 * len(kernel.parameters)))()
         self.address = ctypes.addressof(self.struct)
-        self.tables = ctypes.addressof(self.global_table), ctypes.addressof(self.parameter_ranges), self.values
+        self.tables = ctypes.addressof(compiled.global_table), ctypes.addressof(self.parameter_ranges), self.values
         self.record_address = ctypes.addressof(self.record)
+
+
+_compiling = threading.Lock()  # of the whole process: LLVM's
 
 
 class FastBackend:
     """Runs kernels as compiled code on host threads."""
 
-    def __init__(self, device: Device, threads: int):
-        from warpwright.cpu.pool import Pool
-
-        self.device, self.pool = device, Pool(threads)
+    def __init__(self, device: Device):
+        self.device = device
 
     def prepare(self, kernel: Kernel, block) -> None:
         """Compile a kernel for a block shape, or load its code from the cache, if that has not been done."""
         if block not in kernel._compiled:
-            with self.pool.lock:
+            with _compiling:
                 try:
-                    kernel._compiled[block] = _Compiled(kernel, block)
+                    if block not in kernel._compiled:
+                        kernel._compiled[block] = _Compiled(kernel, block)
                 except PtxError as error:
                     raise LaunchError(f"kernel {kernel.name} cannot run on the virtual GPU: {error}") from error
 
-    def run(self, kernel: Kernel, shape: Shape, values: bytes, extents, time_limit: float) -> None:
+    def run(self, kernel: Kernel, shape: Shape, values: bytes, extents, time_limit: float, place: Place, number: int) -> None:
         """Run a launch of a kernel that has been prepared for its block."""
+        assert place.pool is not None
         compiled, text = kernel._compiled[shape.block], ""
         try:
-            with self.pool.lock:
+            with place.pool.lock:
+                running = compiled.start()
                 try:
-                    self._run(kernel, shape, values, extents, time_limit)
+                    self._run(kernel, shape, values, extents, time_limit, place, number, running)
                 finally:
-                    if compiled.printed is not None:
-                        text = compiled.printed.take(self._reader(kernel, extents))
+                    text = compiled.end(running, self._reader(kernel, extents) if compiled.printed is not None else str)
         finally:
             if text:
                 self.device.printf(text)
@@ -358,9 +408,10 @@ class FastBackend:
 
         return read
 
-    def _run(self, kernel: Kernel, shape: Shape, values: bytes, extents, time_limit: float) -> None:
+    def _run(self, kernel: Kernel, shape: Shape, values: bytes, extents, time_limit: float, place: Place, number: int, running: _Running) -> None:
         compiled = kernel._compiled[shape.block]
-        part, pool = self.device.part, self.pool
+        part, pool = place.part, place.pool
+        assert pool is not None
         shared = compiled.shared + shape.shared_bytes
         if shared > part.shared_per_cta:
             raise LaunchError(f"kernel {kernel.name} needs {compiled.shared} static and {shape.shared_bytes} dynamic bytes of shared memory; "
@@ -379,35 +430,35 @@ class FastBackend:
         legal = self.device.legal_memory(kernel.module, extents)
         workspace = 0
         if shape.cooperative:
-            buffer = self.device.workspace()
+            buffer = place.workspace()
             workspace = buffer.address
             legal.ranges.append((buffer.address, buffer.nbytes, buffer.name))
         if kernel.layout.size:  # cvta.param gives generic addresses of it
-            legal.ranges.append((compiled.values, kernel.layout.size, "kernel parameters"))
+            legal.ranges.append((running.values, kernel.layout.size, "kernel parameters"))
         bounds = legal.merged()
         ranges = (ctypes.c_uint64 * max(2, len(bounds)))(*bounds)
         if kernel.parameters:
-            compiled.parameter_ranges[:] = [number for extent in extents[:len(kernel.parameters)]
+            running.parameter_ranges[:] = [number for extent in extents[:len(kernel.parameters)]
                                             for number in ((extent.start, extent.end - extent.start) if extent is not None else (0, 0))]
-        ctypes.memmove(compiled.values, values, len(values))
-        compiled.STRUCT.pack_into(
-            compiled.struct, 0, *shape.grid, *shape.block, 0, shape.shared_bytes, ctypes.addressof(ranges), len(bounds) // 2, *compiled.tables,
-            shared, 32 * compiled.local, compiled.stack, warps, resident, max(1, min(256, ctas // (4 * workers))), part.sms, ctas, 0, 0,
-            compiled.local, compiled.record_address, *shape.cluster, ranks, shape.named, part.threads_per_sm // part.warp,
-            self.device.launches, workspace, 0, slots)
-        pool.run(compiled.code, compiled.address, compiled.address + 24, several, time_limit)
-        stopped, = struct.unpack_from("<i", compiled.struct, 24)
+        ctypes.memmove(running.values, values, len(values))
+        running.STRUCT.pack_into(
+            running.struct, 0, *shape.grid, *shape.block, 0, shape.shared_bytes, ctypes.addressof(ranges), len(bounds) // 2, *running.tables,
+            shared, 32 * compiled.local, compiled.stack, warps, resident, max(1, min(256, ctas // (4 * workers))), place.sms, ctas, 0, 0,
+            compiled.local, running.record_address, *shape.cluster, ranks, shape.named, part.threads_per_sm // part.warp,
+            number, workspace, 0, slots, place.first_sm, part.sms)
+        pool.run(compiled.code, running.address, running.address + 24, several, time_limit)
+        stopped, = struct.unpack_from("<i", running.struct, 24)
         if stopped:
             crowd = faults.too_many(ctas, slots) if compiled.spins and ctas > slots else ""
-            raise self._error(kernel, compiled, shape, legal.ranges, time_limit, self._reader(kernel, extents), crowd)
+            raise self._error(kernel, compiled, running, shape, legal.ranges, time_limit, self._reader(kernel, extents), crowd)
 
-    def _error(self, kernel, compiled, shape, ranges, time_limit, text_at, crowd) -> KernelError | LaunchError:
+    def _error(self, kernel, compiled, running, shape, ranges, time_limit, text_at, crowd) -> KernelError | LaunchError:
         """The exception for the fault that a launch recorded (layout of `%frame` in runtime.ll)."""
-        taken, = struct.unpack_from("<i", compiled.struct, 128)
+        taken, = struct.unpack_from("<i", running.struct, 128)
         if not taken:  # the time ran out between two CTAs
             return faults.error_of(faults.TIMEOUT, kernel=kernel.name, time_limit=time_limit, reason=crowd)
         block = shape.block
-        cx, cy, cz, warp, _lanes, _sm, address, site, lane, kind, size = struct.unpack_from("<6iQiiii", compiled.record, 56)
+        cx, cy, cz, warp, _lanes, _sm, address, site, lane, kind, size = struct.unpack_from("<6iQiiii", running.record, 56)
         line, _column, text = compiled.sites[site] if 0 <= site < len(compiled.sites) else (None, None, "")
         linear = warp * 32 + lane
         cta, thread = (cx, cy, cz), (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))
@@ -418,10 +469,10 @@ class FastBackend:
                                        misaligned=kind == faults.MISALIGNED, space=space)
         if kind == faults.CLUSTER:
             return faults.cluster_fault(kernel.name, text, line, address, size, cta, thread, shape.ranks, compiled.shared + shape.shared_bytes)
-        waiting = _waiting(compiled) if kind == faults.DEADLOCK else ()
+        waiting = _waiting(compiled, running) if kind == faults.DEADLOCK else ()
         reason = crowd if kind == faults.TIMEOUT else ""
         if kind == faults.ASSERT:
-            message, file, function, at = struct.unpack_from("<QQQI", compiled.record, 160)
+            message, file, function, at = struct.unpack_from("<QQQI", running.record, 160)
             reason = f"{text_at(message)} ({text_at(file)}:{at}, {text_at(function)})"
         if kind == faults.TENSOR_MAP:
             reason = REASONS[size]
@@ -429,9 +480,9 @@ class FastBackend:
                                reason=reason, waiting=waiting)
 
 
-def _waiting(compiled: _Compiled) -> list[faults.Waiting]:
+def _waiting(compiled: _Compiled, running: _Running) -> list[faults.Waiting]:
     """Who waits, on the worker whose frame the record is: read from the frames as the fault left them (runtime.ll has their layout)."""
-    worker, = struct.unpack_from("<Q", compiled.record, 48)
+    worker, = struct.unpack_from("<Q", running.record, 48)
     fibers, = struct.unpack("<i", ctypes.string_at(worker + 12, 4))
     frames, = struct.unpack("<Q", ctypes.string_at(worker + 24, 8))
     found = []

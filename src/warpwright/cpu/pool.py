@@ -8,8 +8,11 @@ import os
 import threading
 import time
 import weakref
+from dataclasses import replace
 
 from warpwright.cpu import runtime
+from warpwright.cpu.memory import DeviceBuffer
+from warpwright.cpu.parts import Part
 
 # How often an idle thread looks for work before it sleeps. Long enough to bridge the gap between two launches of a training step, short
 # enough not to take the core from torch's own threads, which alternate with ours.
@@ -100,6 +103,25 @@ class Pool:
         if getattr(self, "_started", False):
             self.code.close(self._address)
             _closed.append(self._struct)  # a thread on its way out still reads it
+
+
+class Place:
+    """Where launches run one after another: SMs of a device, and the host threads that stand for them.
+
+    part: the device's, with as many SMs as there are here. first_sm: the number of the first. sms: how many the device has. pool: None on the
+    interpreter.
+    """
+
+    def __init__(self, part: Part, first_sm: int, sms: int, pool: Pool | None):
+        self.part, self.first_sm, self.sms, self.pool = replace(part, sms=sms), first_sm, part.sms, pool
+        self._workspace: DeviceBuffer | None = None
+
+    def workspace(self) -> DeviceBuffer:
+        """Zeroed memory for a cooperative launch's own barriers; kernels find it in %envreg1 and %envreg2."""
+        if self._workspace is None:
+            self._workspace = DeviceBuffer(4096, "the cooperative launch's workspace")
+        self._workspace.numpy()[:] = 0
+        return self._workspace
 
 
 _closed: list = []

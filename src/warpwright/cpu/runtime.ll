@@ -11,12 +11,13 @@
 ; 22 the phase of the cluster's barrier that this warp has arrived in 23 asynchronous work (library/async.ll)
 ; 24 lanes that have ended before the warp (where barrier.cluster is used)
 
-%launch = type { i32, i32, i32, i32, i32, i32, i32, i32, ptr, i64, ptr, ptr, ptr, i64, i64, i64, i32, i32, i32, i32, i64, i64, i32, i32, ptr, i32, i32, i32, i32, i32, i32, i64, ptr, i64, i64 }
+%launch = type { i32, i32, i32, i32, i32, i32, i32, i32, ptr, i64, ptr, ptr, ptr, i64, i64, i64, i32, i32, i32, i32, i64, i64, i32, i32, ptr, i32, i32, i32, i32, i32, i32, i64, ptr, i64, i64, i32, i32 }
 ; 0-2 nctaid 3-5 ntid 6 stop 7 dynamic shared bytes 8 ranges 9 range count 10 globals 11 param ranges 12 params 13 shared bytes
-; 14 local bytes a warp 15 stack bytes a fiber 16 warps a CTA 17 resident CTAs a worker 18 CTAs taken at once 19 SMs
+; 14 local bytes a warp 15 stack bytes a fiber 16 warps a CTA 17 resident CTAs a worker 18 CTAs taken at once 19 SMs of the device
 ; 20 CTAs in all 21 next CTA 22 fault taken 23 local bytes a thread 24 fault record (a copy of the faulting frame)
 ; 25-27 cluster's CTAs along x, y, z 28 CTAs a cluster 29 whether the launch named a cluster 30 warps an SM holds 31 number of the launch
 ; 32 workspace of a cooperative launch 33 slots for CTAs given out 34 slots that the device has
+; 35 first SM of the partition that the launch runs on 36 SMs of the partition
 
 %worker = type { ptr, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, i32, i32 }
 ; 0 saved stack pointer 1 current fiber 2 fibers 3 fibers alive 4 slot of the cluster that has ended 5 frames 6 ctas 7 shared 8 local 9 stacks
@@ -707,11 +708,14 @@ out:
   store i32 %x32, ptr %f7
   store i32 %y32, ptr %f8
   store i32 %z32, ptr %f9
-  %sms.p = getelementptr %launch, ptr %launch, i32 0, i32 19
+  %sms.p = getelementptr %launch, ptr %launch, i32 0, i32 36
   %sms = load i32, ptr %sms.p
   %sms64 = zext i32 %sms to i64
   %sm64 = urem i64 %index, %sms64
-  %sm = trunc i64 %sm64 to i32
+  %sm0 = trunc i64 %sm64 to i32
+  %lowest.p = getelementptr %launch, ptr %launch, i32 0, i32 35
+  %lowest = load i32, ptr %lowest.p
+  %sm = add i32 %sm0, %lowest
   %f12 = getelementptr %frame, ptr %frame, i32 0, i32 12
   store i32 %sm, ptr %f12
   ret void

@@ -7,6 +7,7 @@ loop for another. Instructions that end in `.sync` hold a lane until every lane 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ from warpwright.cpu.shape import Shape
 WARP = 32
 QUANTUM = 2048  # steps that a warp, and so a CTA, runs before the next one gets a turn
 TURN = 1024  # steps of a parted warp after which lanes further ahead get a turn, of TURN / 16 steps
+
+_turn = threading.Lock()  # an instruction of one launch is not to be seen half done by another's
+_launches: set[Launch] = set()  # those that run
 
 Key = tuple[int, int, int]  # minus the call depth, the function's index, the step's: the least runs first
 
@@ -307,13 +311,16 @@ class Cta:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a launch needs of its device. part: the GPU's limits. device: whose `printf` and heap the kernel uses. number: the launch's.
+    """What a launch needs of its device. part: the limits of the GPU, or of the partition of it that the launch runs on. sms: how many SMs the
+    whole GPU has. first_sm: the number of the partition's first. device: whose `printf` and heap the kernel uses. number: the launch's.
 
     workspace: the address of a cooperative launch's, or 0. resident: tells how many CTAs the part holds at once. late, exact_mma: as `Device`
     takes them.
     """
 
     part: Part
+    sms: int
+    first_sm: int
     device: Any
     number: int
     workspace: int
@@ -340,6 +347,14 @@ class Launch:
         self.constants: list[tuple[int, int]] = []  # [start, end) of each .const variable
 
     def run(self) -> None:
+        """Run to the end. Launches on other streams take turns with this one, a CTA's turn at a time."""
+        _launches.add(self)
+        try:
+            self._run()
+        finally:
+            _launches.discard(self)
+
+    def _run(self) -> None:
         """Clusters start in order; more than one at a time only where those that run do not end by themselves: they may wait for others. The
         part sets how many can be there at most."""
         (nx, ny, nz), (kx, ky, kz) = self.grid, self.shape.cluster
@@ -354,9 +369,12 @@ class Launch:
             moved = False
             for cluster in resident:
                 for cta in cluster.ctas:
-                    moved = cta.run() or moved
-                    if self.queue and cta.finished:
-                        asynchronous.end_cta(cta)
+                    with _turn:
+                        moved = cta.run() or moved
+                        if self.queue and cta.finished:
+                            asynchronous.end_cta(cta)
+                    if len(_launches) > 1:
+                        time.sleep(1e-5)  # or this thread would have the next turn too
             remaining = [cluster for cluster in resident if not cluster.finished]
             if len(remaining) == len(resident):
                 if not moved:
