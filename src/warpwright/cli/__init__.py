@@ -42,7 +42,7 @@ def _command() -> list[str]:
         if word.startswith("-"):
             break
         words.append(word)
-    known = {"train", "generate", "bench", "kernels", "ptx", "check", "run", "schedule"}
+    known = {"train", "generate", "bench", "kernels", "ptx", "check", "run", "schedule", "plan", "model"}
     return ["warpwright", *(word for word in words[:2] if word in known)]
 
 
@@ -56,7 +56,7 @@ def build():
     import typer
 
     from warpwright import __version__
-    from warpwright.cli import bench, kernels, ptx, schedule
+    from warpwright.cli import bench, kernels, plan, ptx, schedule
     from warpwright.cli.generate import generate
     from warpwright.cli.train import train
 
@@ -77,6 +77,7 @@ def build():
     app.command()(generate)
     app.add_typer(bench.app, name="bench")
     app.command("kernels")(kernels.kernels)
+    app.add_typer(plan.app, name="plan")
     app.add_typer(ptx.app, name="ptx")
     app.add_typer(schedule.app, name="schedule")
     return app
