@@ -39,3 +39,9 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path):
     file.write_text(json.dumps({"model_type": "llama", "hidden_size": -1}))
     done = run(str(file))
     assert done.returncode == 2 and "hidden_size is -1; it must be a whole number" in done.stderr
+
+
+@pytest.mark.parametrize("name, total, active", [("deepseek-v2-236b", 236, 21), ("qwen3-235b-a22b", 235, 22), ("mixtral-8x7b", 47, 13)])
+def test_rounded_sizes_are_those_in_the_names(name, total, active):
+    counts = count(PRESETS[name])
+    assert (round(counts.total / 1e9), round(counts.active / 1e9)) == (total, active)

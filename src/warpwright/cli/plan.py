@@ -17,7 +17,7 @@ def plan() -> None:
 
 @app.command("model")
 def model(
-    name: Annotated[str, typer.Argument(help="A preset (deepseek-v3-671b, mixtral-8x7b, llama-3-8b, llama-3-405b) or a Hugging Face config.json.")],
+    name: Annotated[str, typer.Argument(help="A preset, as deepseek-v3-671b, or a Hugging Face config.json.")],
     sequence: Annotated[int, typer.Option(help="Tokens in a training sequence.")] = 4096,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
