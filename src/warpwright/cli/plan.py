@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Plan a training run: for now, exact parameter and FLOP counts of a model.", no_args_is_help=True)
+app = typer.Typer(help="Plan a training run: for now, counts of a model, and what failures cost.", no_args_is_help=True)
 
 
 @app.callback()
@@ -35,3 +35,19 @@ def model(
             print(f"{part:24}{size:>20,}")
     causal, full = counts.train_flops() / 1e9, counts.train_flops(causal=False) / 1e9
     print(f"training: {causal:.2f} GFLOP a token (causal), {full:.2f} (non-causal), at {sequence:,} tokens")
+
+
+@app.command("reliability")
+def reliability(
+    gpus: Annotated[int, typer.Option(help="GPUs of the run.")],
+    mtbf_hours: Annotated[float, typer.Option(help="Hours that one GPU, with its share of the server and network, runs between failures.")],
+    checkpoint: Annotated[float, typer.Option(help="Seconds that a checkpoint stops the training.")],
+    restart: Annotated[float, typer.Option(help="Seconds from a failure until training runs again.")] = 600.0,
+) -> None:
+    """Failures a day, checkpoint interval (Young) and effective throughput (Daly)."""
+    from warpwright.planning.reliability import reliability
+
+    found = reliability(gpus, mtbf_hours, checkpoint, restart)
+    print(f"failures a day        {found.failures_per_day:.2f}")
+    print(f"checkpoint every      {found.interval_seconds:,.0f} s of training")
+    print(f"effective throughput  {found.efficiency:.1%}")
