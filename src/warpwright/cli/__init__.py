@@ -42,7 +42,7 @@ def _command() -> list[str]:
         if word.startswith("-"):
             break
         words.append(word)
-    known = {"train", "generate", "bench", "kernels", "ptx", "check", "run", "schedule", "plan", "model"}
+    known = {"train", "generate", "export", "bench", "kernels", "ptx", "check", "run", "schedule", "plan", "model"}
     return ["warpwright", *(word for word in words[:2] if word in known)]
 
 
@@ -57,6 +57,7 @@ def build():
 
     from warpwright import __version__
     from warpwright.cli import bench, kernels, plan, ptx, schedule
+    from warpwright.cli.export import export
     from warpwright.cli.generate import generate
     from warpwright.cli.train import train
 
@@ -75,6 +76,7 @@ def build():
 
     app.command()(train)
     app.command()(generate)
+    app.command()(export)
     app.add_typer(bench.app, name="bench")
     app.command("kernels")(kernels.kernels)
     app.add_typer(plan.app, name="plan")
