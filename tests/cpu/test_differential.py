@@ -66,6 +66,44 @@ def test_every_instruction(devices, family, part):
 CHOICES = st.lists(st.tuples(st.integers(0, 10**6), SEEDS), min_size=20, max_size=40)
 
 
+@pytest.mark.parametrize("statement", [
+    *(f"fma.rn.oob{relu}.{type_} {registers};" for relu in ("", ".relu")
+      for type_, registers in (("f16", "%h0, %h1, %h2, %h3"), ("bf16", "%h0, %h1, %h2, %h3"),
+                               ("f16x2", "%r0, %r1, %r2, %r3"), ("bf16x2", "%r0, %r1, %r2, %r3"))),
+    "cvt.ftz.f32.bf16 %f0, %h0;",
+])
+def test_what_the_fill_of_tensor_copies_and_subnormals_become(devices, statement):
+    """fma.oob takes the NaN 0xffff of a or b for zero; .ftz flushes what is subnormal in f32, which a bf16 can be."""
+    count = 64
+    special = np.array([0xFFFF, 0x7FFF, 0x0001, 0x8001, 0x007F, 0x3C00, 0xBF80, 0x0000], np.uint16)
+    halves = np.random.default_rng(5).choice(special, (count, 8))
+    pool = "h" if "%h0" in statement else "r"
+    target = "f32" if "%f0" in statement else "b16" if pool == "h" else "b32"
+    loads = "\n".join(f"ld.global.{'b16 %h' if pool == 'h' else 'b32 %r'}{i}, [%d1+{2 * i if pool == 'h' else 4 * i}];" for i in range(4))
+    text = f""".version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y) {{
+.reg .b16 %h<4>; .reg .b32 %r<5>; .reg .b64 %d<4>; .reg .f32 %f<1>;
+mov.u32 %r4, %tid.x; ld.param.u64 %d1, [x]; mad.wide.u32 %d1, %r4, 16, %d1;
+{loads}
+{statement}
+ld.param.u64 %d2, [y]; mad.wide.u32 %d2, %r4, 4, %d2; st.global.{target} [%d2], {'%f0' if target == 'f32' else f'%{pool}0'};
+}}"""
+    results = []
+    for device in devices:
+        out = np.zeros(count, np.uint32)
+        device.load(text)["k"].launch(grid=1, block=count, args=[halves, out])
+        if target == "f32":  # which NaN is not compared
+            out = np.where(np.isnan(out.view(np.float32)), np.uint32(0x7FFFFFFF), out)
+        results.append(out)
+    assert results[0].tolist() == results[1].tolist()
+    if "oob" in statement:
+        assert (results[0][(halves[:, 1] == 0xFFFF) & (halves[:, 2] == 0xFFFF)] & 0xFFFF == 0).all() or pool == "r"
+    else:
+        assert results[0][halves[:, 0] == 0x0001].tolist() == [0] * int((halves[:, 0] == 0x0001).sum())
+
+
 @pytest.mark.parametrize("family", list(STRAIGHT_LINE))
 def test_straight_line_programs(devices, family):
     @examples(2)

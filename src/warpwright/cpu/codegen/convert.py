@@ -204,9 +204,10 @@ def _floats(e: Emitter, op: Op, target: str, source: str) -> str:
         else:
             bits = to_half(e, target, value) if rounding == "rn" else half_directed(e, value, target, rounding)
         return _finish_half(e, op, target, bits)
-    if target == "f32" and kind == "double":
-        value = narrow(e, value, rounding)
-        if op.get("ftz"):
+    if target == "f32":
+        if kind == "double":
+            value = narrow(e, value, rounding)
+        if op.get("ftz") and source != "f32":
             value = flush(e, value)
     elif target == "f64" and kind == "float":
         value = e.cast("fpext", value, "float", "double")

@@ -255,6 +255,9 @@ def _half_operation(e: Emitter, op: Op, name: str, type_: str, operands: list[st
     if op.get("sat") or op.get("relu"):
         wide_result = from_half(e, type_, result)
         result = to_half(e, type_, saturate(e, wide_result) if op.get("sat") else relu(e, wide_result))
+    if op.get("oob"):  # +0 where a or b is the NaN that tensor copies fill with, all ones
+        a, b = (e.icmp("eq", "i16", x, e.k("i16", -1)) for x in operands[:2])
+        result = e.select(e.bin("or", "i1", a, b), "i16", e.k("i16", 0), result)
     return result
 
 
