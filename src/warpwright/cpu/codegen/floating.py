@@ -139,13 +139,16 @@ def _zero_sign(e: Emitter, result: str, a: str, b: str, rounding: str, kind: str
     return e.select(cancels, kind, e.k(kind, "-0.0" if kind == "double" else float_constant(0x80000000, "float")), result)
 
 
-def _directed_f64(e: Emitter, near: str, error: str, operands: list[str], rounding: str) -> str:
+def _directed_f64(e: Emitter, near: str, error: str, operands: list[str], rounding: str, exact_infinity: bool) -> str:
+    """The nearest double, moved as its error asks. exact_infinity: of a division by zero, whose infinity is no overflow."""
     zero = e.k("double", 0.0)
     result = directed(e, near, e.fcmp("olt", "double", error, zero), e.fcmp("ogt", "double", error, zero), rounding, "double")
     finite = None  # an overflow to infinity from finite operands
     for x in operands:
         one = e.fcmp("one", "double", e.intrinsic("llvm.fabs", "double", x), e.k("double", float_constant(0x7FF0000000000000, "double")))
         finite = one if finite is None else e.bin("and", "i1", finite, one)
+    if exact_infinity:
+        finite = e.bin("and", "i1", finite, e.fcmp("one", "double", operands[1], zero))  # type: ignore[arg-type]
     infinite = e.fcmp("oeq", "double", e.intrinsic("llvm.fabs", "double", near), e.k("double", float_constant(0x7FF0000000000000, "double")))
     back = e.fcmp("ogt" if rounding == "rm" else "olt", "double", near, zero) if rounding != "rz" else e.k("i1", 1)
     fix = e.bin("and", "i1", e.bin("and", "i1", infinite, back), finite)  # type: ignore[arg-type]
@@ -193,12 +196,14 @@ def arithmetic(e: Emitter, name: str, type_: str, operands: list[str], rounding:
     if name == "add":
         error = two_sum_error(e, operands[0], operands[1], near)
     elif name == "mul":
-        error = mathlib.fma(e, operands[0], operands[1], e.neg(near, "double"), "double")
+        small = _below(e, near)
+        (a, b), exact = (_scaled(e, small, x) for x in operands), _scaled(e, small, _scaled(e, small, near))
+        error = mathlib.fma(e, a, b, e.neg(exact, "double"), "double")
     elif name == "fma":
         error = _fma_error(e, operands[0], operands[1], operands[2], near)
     else:
         error = _residual(e, name, near, operands)
-    result = _directed_f64(e, near, error, operands, rounding)
+    result = _directed_f64(e, near, error, operands, rounding, exact_infinity=name == "div")
     return _zero_sign(e, result, operands[0], operands[1], rounding, "double") if name == "add" else result
 
 
@@ -210,23 +215,45 @@ def _near(e: Emitter, name: str, kind: str, operands: list[str]) -> str:
     return e.bin("f" + name, kind, *operands)
 
 
+def _below(e: Emitter, x: str) -> str:
+    """Whether |x| < 2^-700: so small that the error of an operation with this result may underflow."""
+    return e.fcmp("olt", "double", e.intrinsic("llvm.fabs", "double", x), e.k("double", 2.0**-700))
+
+
+def _scaled(e: Emitter, small: str, x: str) -> str:
+    """x · 2^600 where `small`."""
+    return e.bin("fmul", "double", x, e.select(small, "double", e.k("double", 2.0**600), e.k("double", 1.0)))
+
+
 def _residual(e: Emitter, name: str, near: str, operands: list[str]) -> str:
     """A value with the sign of exact quotient or root minus the nearest double."""
+    small = _below(e, operands[0])
+    near, operands = _scaled(e, small, near), [_scaled(e, small, operands[0]), *operands[1:]]
     if name == "sqrt":
-        return mathlib.fma(e, e.neg(near, "double"), near, operands[0], "double")
+        return mathlib.fma(e, e.neg(near, "double"), near, _scaled(e, small, operands[0]), "double")
     left = mathlib.fma(e, e.neg(near, "double"), operands[1], operands[0], "double")
     return e.select(e.fcmp("olt", "double", operands[1], e.k("double", 0.0)), "double", e.neg(left, "double"), left)
 
 
 def _fma_error(e: Emitter, a: str, b: str, c: str, near: str) -> str:
     """A value with the sign of a·b + c minus the nearest double (Boldo and Muller, "Exact and approximated error of the FMA", 2011)."""
+    small = e.bin("and", "i1", _below(e, e.bin("fmul", "double", a, b)), _below(e, c))
+    a, b = _scaled(e, small, a), _scaled(e, small, b)
+    c, near = (_scaled(e, small, _scaled(e, small, x)) for x in (c, near))
     high = e.bin("fmul", "double", a, b)
     low = mathlib.fma(e, a, b, e.neg(high, "double"), "double")
     middle = e.bin("fadd", "double", c, low)
     last = two_sum_error(e, c, low, middle)
     top = e.bin("fadd", "double", high, middle)
     rest = two_sum_error(e, high, middle, top)
-    return e.bin("fadd", "double", e.bin("fadd", "double", e.bin("fsub", "double", top, near), rest), last)
+    error = e.bin("fadd", "double", e.bin("fadd", "double", e.bin("fsub", "double", top, near), rest), last)
+    # a product that underflows beside a large c still has its sign
+    zero = e.k("double", 0.0)
+    sign = e.bin("fmul", "double", *(e.intrinsic("llvm.copysign", "double", e.k("double", 1.0), x) for x in (a, b)))
+    lost = e.bin("and", "i1", e.fcmp("oeq", "double", error, zero), e.fcmp("oeq", "double", high, zero))
+    for x in (a, b):
+        lost = e.bin("and", "i1", lost, e.fcmp("one", "double", x, zero))
+    return e.select(lost, "double", sign, error)
 
 
 def narrow_fma(e: Emitter, type_: str, a: str, b: str, c: str) -> str:
