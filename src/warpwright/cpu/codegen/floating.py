@@ -143,15 +143,15 @@ def _directed_f64(e: Emitter, near: str, error: str, operands: list[str], roundi
     """The nearest double, moved as its error asks. exact_infinity: of a division by zero, whose infinity is no overflow."""
     zero = e.k("double", 0.0)
     result = directed(e, near, e.fcmp("olt", "double", error, zero), e.fcmp("ogt", "double", error, zero), rounding, "double")
-    finite = None  # an overflow to infinity from finite operands
-    for x in operands:
-        one = e.fcmp("one", "double", e.intrinsic("llvm.fabs", "double", x), e.k("double", float_constant(0x7FF0000000000000, "double")))
-        finite = one if finite is None else e.bin("and", "i1", finite, one)
+    infinity = e.k("double", float_constant(0x7FF0000000000000, "double"))
+    magnitude = [e.intrinsic("llvm.fabs", "double", x) for x in (near, *operands)]
+    fix = e.fcmp("oeq", "double", magnitude[0], infinity)  # an overflow to infinity from finite operands
+    for x in magnitude[1:]:
+        fix = e.bin("and", "i1", fix, e.fcmp("one", "double", x, infinity))
     if exact_infinity:
-        finite = e.bin("and", "i1", finite, e.fcmp("one", "double", operands[1], zero))  # type: ignore[arg-type]
-    infinite = e.fcmp("oeq", "double", e.intrinsic("llvm.fabs", "double", near), e.k("double", float_constant(0x7FF0000000000000, "double")))
-    back = e.fcmp("ogt" if rounding == "rm" else "olt", "double", near, zero) if rounding != "rz" else e.k("i1", 1)
-    fix = e.bin("and", "i1", e.bin("and", "i1", infinite, back), finite)  # type: ignore[arg-type]
+        fix = e.bin("and", "i1", fix, e.fcmp("one", "double", operands[1], zero))
+    if rounding != "rz":
+        fix = e.bin("and", "i1", fix, e.fcmp("ogt" if rounding == "rm" else "olt", "double", near, zero))
     return e.select(fix, "double", _step(e, near, "double", e.k("i64", -1)), result)
 
 
